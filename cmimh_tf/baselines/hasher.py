@@ -1,0 +1,85 @@
+"""What every baseline offers: fit on pairs, then hash images and texts to codes that can be compared."""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cmimh_tf.ops.hamming import check_code_length
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Hasher(abc.ABC):
+    """Learns from paired features, without labels, to hash either kind of feature.
+
+    Example:
+
+        hasher = CVH(code_length=32).fit(image_features, text_features)
+        distances = hamming_distance(hasher.hash_images(queries), hasher.hash_texts(database))
+
+    Args:
+        code_length: number of bits, a positive multiple of 8.
+        seed: of every random choice that the method makes.
+    """
+
+    def __init__(self, code_length: int, *, seed: int = 0) -> None:
+        self.code_length = check_code_length(code_length)
+        self.seed = seed
+
+    @abc.abstractmethod
+    def fit(self, image: Any, text: Any) -> Self:
+        """Learns from N pairs.
+
+        Args:
+            image: [N, Di] image features.
+            text: [N, Dt] text features; row i is the pair of row i of `image`.
+
+        Returns:
+            The hasher itself.
+        """
+
+    @abc.abstractmethod
+    def hash_images(self, image: Any) -> np.ndarray:
+        """Packed codes, uint8 [N, L/8], of image features [N, Di]."""
+
+    @abc.abstractmethod
+    def hash_texts(self, text: Any) -> np.ndarray:
+        """Packed codes, uint8 [N, L/8], of text features [N, Dt]."""
+
+
+def check_features(features: Any, name: str) -> np.ndarray:
+    """Returns `features` as an array if it is a finite, numeric [N, D] matrix.
+
+    Args:
+        features: what a caller passed as features.
+        name: the argument's name, for the message.
+
+    Raises:
+        TypeError: if the values are not real numbers.
+        ValueError: if the shape is wrong, or a value is not finite; the message names the first such row.
+    """
+    features = np.asarray(features)
+    if features.dtype.kind not in "fiub":
+        raise TypeError(f"`{name}` must hold real numbers. Received: {name}.dtype={features.dtype}.")
+    if features.ndim != 2 or features.shape[1] == 0:
+        raise ValueError(f"`{name}` must have shape [N, D]. Received: {name}.shape={features.shape}.")
+    finite_rows = np.isfinite(features).all(axis=1)
+    if not finite_rows.all():
+        row = int(np.argmin(finite_rows))
+        raise ValueError(f"`{name}` must be finite. Received: {name}[{row}] with NaN or infinity.")
+    return features
+
+
+def check_pairs(image: Any, text: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Returns both matrices if each passes `check_features` and they have as many rows, at least 2."""
+    image, text = check_features(image, "image"), check_features(text, "text")
+    if len(image) != len(text) or len(image) < 2:
+        raise ValueError(
+            "`image` and `text` must have the same number of rows, at least 2. "
+            f"Received: image.shape={image.shape}, text.shape={text.shape}."
+        )
+    return image, text

@@ -1,0 +1,221 @@
+"""Configuration: frozen dataclasses, and presets by name."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cmimh_tf.ops.hamming import check_code_length
+from cmimh_tf.overrides import flatten, override
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """The weights of the objective and the variants of its terms. A weight of 0 switches a term off.
+
+    Attributes:
+        reconstruction_weight: weight of the bound on I(x; h), 1 in the paper.
+        mutual_information_weight: lambda 1, of the JS bound on I(h_image; h_text).
+        modality_gap_weight: lambda 2, of the symmetric KL divergence.
+        independence_weight: lambda 3, of the total correlation.
+        balance_weight: lambda 4, of the bit balance.
+        cross_reconstruction_weight: of I(x_image; h_text) + I(x_text; h_image), through cross decoders.
+        critic_inputs: what the critic sees, "probs" or sampled "codes".
+        critic_samples: number of sampled pairs of codes when `critic_inputs` is "codes".
+        critic_negatives: "all" off-diagonal pairs of the batch, or one "shuffle" of it.
+        scale_by_code_length: multiplies the weights of the terms that sum over bits by 32 / code_length.
+        modality_gap_warmup_steps: steps over which lambda 2 rises from 0.
+    """
+
+    reconstruction_weight: float = 1.0
+    mutual_information_weight: float = 10.0
+    modality_gap_weight: float = 3.0
+    independence_weight: float = 0.25
+    balance_weight: float = 0.1
+    cross_reconstruction_weight: float = 0.0
+    critic_inputs: str = "probs"
+    critic_samples: int = 1
+    critic_negatives: str = "all"
+    scale_by_code_length: bool = True
+    modality_gap_warmup_steps: int = 300
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The shapes of the networks.
+
+    Attributes:
+        hidden_units: hidden layers of encoders and decoders.
+        critic_units: hidden layers of the critic's two networks and of the discriminators.
+        critic_embedding_units: width of the space in which the critic multiplies.
+        logit_limit: logits are clipped to [-logit_limit, logit_limit]; null leaves them free.
+        input_norm: root-mean-square norm to which centred features are scaled; null trains on them as they are.
+    """
+
+    hidden_units: tuple[int, ...] = (1024, 1024)
+    critic_units: tuple[int, ...] = (512, 512)
+    critic_embedding_units: int = 512
+    logit_limit: float | None = 5.0
+    input_norm: float | None = 10.0
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """SGD with momentum, coupled weight decay, and one learning rate a group of networks.
+
+    Attributes:
+        encoder_rate, decoder_rate, critic_rate, discriminator_rate: learning rates.
+        momentum: of all four optimisers.
+        weight_decay: L2 added to the gradient.
+        gradient_clip_norm: joint norm limit of all gradients but the discriminators'; null never clips.
+        schedule: "constant", or "cosine" down to 0 over the training.
+    """
+
+    encoder_rate: float = 0.01
+    decoder_rate: float = 0.001
+    critic_rate: float = 0.01
+    discriminator_rate: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    gradient_clip_norm: float | None = 50.0
+    schedule: str = "constant"
+
+
+@dataclass(frozen=True)
+class NeighbourhoodConfig:
+    """What training takes from the nearest other pairs; `neighbours=0` is the paper, each pair alone.
+
+    Attributes:
+        neighbours: how many nearest pairs, in both feature spaces together, make a neighbourhood.
+        text_similarity_weight: weight of the texts' similarity against the images', between 0 and 1.
+        own_share: a pair's own share of what it reconstructs; the rest is the mean of its neighbours.
+        swap_share: share of the pairs in a batch whose text is that of a random neighbour.
+    """
+
+    neighbours: int = 20
+    text_similarity_weight: float = 0.5
+    own_share: float = 0.3
+    swap_share: float = 0.5
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How long and on what batches.
+
+    Attributes:
+        batch_size: pairs a step.
+        epochs: passes over the training pairs.
+        validation_share: share of the training pairs kept aside for early stopping; 0 trains on all.
+        patience: epochs without a better label-free validation score before stopping.
+    """
+
+    batch_size: int = 128
+    epochs: int = 25
+    validation_share: float = 0.0
+    patience: int = 5
+
+
+_CHOICES = {
+    "loss.critic_inputs": ("probs", "codes"),
+    "loss.critic_negatives": ("all", "shuffle"),
+    "optimizer.schedule": ("constant", "cosine"),
+}
+_POSITIVE = {
+    "loss.critic_samples", "network.hidden_units", "network.critic_units", "network.critic_embedding_units",
+    "network.logit_limit", "network.input_norm", "optimizer.gradient_clip_norm", "training.epochs",
+    "training.patience",
+}  # fmt: skip
+
+_SHARES = {"neighbourhood.text_similarity_weight", "neighbourhood.own_share", "neighbourhood.swap_share"}
+
+
+def _check_range(key: str, value: Any) -> None:
+    if key in _CHOICES and value not in _CHOICES[key]:
+        raise ValueError(f"`{key}` must be one of {', '.join(_CHOICES[key])}. Received: {key}={value!r}.")
+    numbers = value if isinstance(value, tuple | list) else [value]
+    for number in numbers:
+        if isinstance(number, str | bool) or number is None:
+            continue
+        if key in _POSITIVE and not number > 0:
+            raise ValueError(f"`{key}` must be positive. Received: {key}={value!r}.")
+        if not 0 <= number < float("inf"):
+            raise ValueError(f"`{key}` must be a finite number of at least 0. Received: {key}={value!r}.")
+    if key == "training.batch_size" and value < 2:
+        raise ValueError(f"`{key}` must be at least 2, since pairs are told apart within a batch. Received: {value}.")
+    if key in _SHARES and value > 1:
+        raise ValueError(f"`{key}` must be at most 1. Received: {key}={value!r}.")
+    if key in ("training.validation_share", "optimizer.momentum") and value >= 1:
+        raise ValueError(f"`{key}` must be below 1. Received: {key}={value!r}.")
+
+
+@dataclass(frozen=True)
+class CMIMHConfig:
+    """All that decides what is learned, saved beside every result.
+
+    Attributes:
+        code_length: number of bits, a positive multiple of 8.
+        seed: of the initialisation, the data order and every sample.
+        loss, network, optimizer, neighbourhood, training: the parts.
+    """
+
+    code_length: int = 32
+    seed: int = 0
+    loss: LossConfig = field(default_factory=LossConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    neighbourhood: NeighbourhoodConfig = field(default_factory=NeighbourhoodConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        check_code_length(self.code_length)
+        for key, value in flatten(self.to_dict()).items():
+            _check_range(key, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested dictionary, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "CMIMHConfig":
+        """The inverse of `to_dict`; keys that are left out keep their defaults."""
+        return override(cls(), flatten(values))
+
+
+_PAPER_LOSS = LossConfig(
+    mutual_information_weight=1.5,
+    modality_gap_weight=1.0,
+    independence_weight=0.25,
+    balance_weight=0.01,
+    scale_by_code_length=False,
+    modality_gap_warmup_steps=0,
+)
+_PAPER = CMIMHConfig(
+    loss=_PAPER_LOSS,
+    optimizer=OptimizerConfig(gradient_clip_norm=None),
+    neighbourhood=NeighbourhoodConfig(neighbours=0),
+)
+PRESETS: dict[str, CMIMHConfig] = {
+    "default": CMIMHConfig(),
+    "mirflickr25k": _PAPER,
+    "nuswide": _PAPER,
+    "mscoco": dataclasses.replace(
+        _PAPER, loss=dataclasses.replace(_PAPER_LOSS, mutual_information_weight=4.0, modality_gap_weight=1.5)
+    ),
+    "smoke": CMIMHConfig(
+        code_length=16,
+        loss=LossConfig(modality_gap_warmup_steps=20),
+        network=NetworkConfig(hidden_units=(64, 64), critic_units=(32, 32), critic_embedding_units=32),
+        training=TrainingConfig(batch_size=64, epochs=5),
+    ),
+}
+
+
+def get_preset(name: str) -> CMIMHConfig:
+    """A preset by name.
+
+    Raises:
+        ValueError: naming the presets that exist.
+    """
+    if name not in PRESETS:
+        raise ValueError(f"`preset` must be one of {', '.join(PRESETS)}. Received: preset={name!r}.")
+    return PRESETS[name]

@@ -1,0 +1,52 @@
+"""The command that measures a trained model on any data: `python -m cmimh_tf.evaluate --model DIR --data FILE`."""
+
+import argparse
+from pathlib import Path
+
+from cmimh_tf import command_line
+
+_EPILOG = """\
+examples:
+  python -m cmimh_tf.evaluate --model runs/mine --data features.npz
+  python -m cmimh_tf.evaluate --model runs/mine --data new.npz --queries 500 --json new_metrics.json
+
+The data is split into queries and database by the seed of the training, so that on the training's own file the
+queries are the same that were held out. Without labels only RecallOne@k is measured.
+"""
+
+
+def main() -> None:
+    """Parses the flags and runs."""
+    parser = argparse.ArgumentParser(
+        prog="python -m cmimh_tf.evaluate",
+        description="Measures retrieval between images and texts by the codes of a trained model.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="folder of a finished run")
+    parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
+    parser.add_argument("--queries", type=int, metavar="N", help="size of the query set (default: an eighth, at most 2000)")
+    parser.add_argument("--seed", type=int, metavar="N", help="of the split (default: the training's)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all measures to a file")
+    command_line.run(evaluate, parser.parse_args())
+
+
+def evaluate(arguments: argparse.Namespace) -> None:
+    """Loads, splits, hashes, measures."""
+    from cmimh_tf.atomic import write_json
+    from cmimh_tf.data.splits import make_splits
+    from cmimh_tf.training.evaluation import evaluate_model
+    from cmimh_tf.training.run_folder import load_model
+
+    model = load_model(arguments.model)
+    seed = model.config.seed if arguments.seed is None else arguments.seed
+    data = command_line.load_data(arguments.data, model.config.seed)
+    splits = make_splits(len(data), seed, num_queries=arguments.queries, is_query=data.is_query)
+    metrics = evaluate_model(model, data.take(splits.query), data.take(splits.database), seed=seed)
+    print(command_line.metrics_table(metrics))
+    if arguments.json:
+        write_json(arguments.json, metrics)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""The command that hashes: `python -m cmimh_tf.hash --model DIR --data FILE --out codes.npz`."""
+
+import argparse
+from pathlib import Path
+
+from cmimh_tf import command_line
+
+_EPILOG = """\
+example:
+  python -m cmimh_tf.hash --model runs/mine --data new.npz --out codes.npz
+
+The file gets `image_codes` and `text_codes`, uint8 [pairs, bits / 8], packed with the least significant bit first, and
+`ids`. Hamming distance: numpy.unpackbits(a ^ b, axis=-1).sum(-1).
+"""
+
+
+def main() -> None:
+    """Parses the flags and runs."""
+    parser = argparse.ArgumentParser(
+        prog="python -m cmimh_tf.hash",
+        description="Writes the binary codes of images and texts.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="folder of a finished run")
+    parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the .npz to write")
+    command_line.run(hash_file, parser.parse_args())
+
+
+def hash_file(arguments: argparse.Namespace) -> None:
+    """Loads, hashes, writes."""
+    import numpy as np
+
+    from cmimh_tf.atomic import write_npz
+    from cmimh_tf.training.run_folder import load_model
+
+    model = load_model(arguments.model)
+    data = command_line.load_data(arguments.data, model.config.seed)
+    ids = data.ids if data.ids is not None else np.arange(len(data)).astype(str)
+    write_npz(
+        arguments.out, image_codes=model.hash_images(data.image), text_codes=model.hash_texts(data.text), ids=ids
+    )
+    print(f"{len(data):,} pairs, {model.config.code_length} bits each: {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The terms of the CMIMH objective: pure functions of named tensors, without weights inside."""

@@ -1,0 +1,1 @@
+"""The networks of CMIMH and the model that trains them together."""

@@ -1,0 +1,1 @@
+"""Small pure operations: straight-through signs, shuffles, packed codes."""

@@ -1,0 +1,100 @@
+"""The command that trains and measures: `python -m cmimh_tf.train --data FILE --out DIR`."""
+
+import argparse
+import dataclasses
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+from cmimh_tf import command_line
+
+_EPILOG = """\
+examples:
+  python -m cmimh_tf.train --data emoji --out runs/emoji
+  python -m cmimh_tf.train --data features.npz --bits 64 --seed 1 --out runs/mine
+  python -m cmimh_tf.train --data features.npz --set loss.mutual_information_weight=4 --out runs/weights
+
+The folder gets config.json, model.keras, metrics.json, history.csv, checkpoints/ and tensorboard/. A run that was killed
+goes on when the same command is given again. Then: `python -m cmimh_tf.evaluate` and `python -m cmimh_tf.hash`.
+"""
+
+
+def main() -> None:
+    """Parses the flags and runs."""
+    parser = argparse.ArgumentParser(
+        prog="python -m cmimh_tf.train",
+        description="Learns binary codes for paired images and texts, without labels, and measures retrieval.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the run")
+    command_line.add_config_flags(parser)
+    parser.add_argument("--queries", type=int, metavar="N", help="size of the query set (default: an eighth, at most 2000)")
+    parser.add_argument("--train-pairs", type=int, metavar="N", help="size of the training set (default: at most 5000)")
+    parser.add_argument("--shuffle-pairs", action="store_true", help="control: pairs are torn apart, quality must fall to chance")
+    parser.add_argument("--overwrite", action="store_true", help="delete what is in --out first")
+    command_line.run(train, parser.parse_args())
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """Trains, measures, and writes the run's folder."""
+    config = command_line.config_from_flags(arguments)
+    import numpy as np
+
+    from cmimh_tf.atomic import write_json
+    from cmimh_tf.data.splits import make_splits
+    from cmimh_tf.training.evaluation import evaluate_model
+    from cmimh_tf.training.run_folder import RunFolder, load_model
+    from cmimh_tf.training.trainer import train_model
+
+    data = command_line.load_data(arguments.data, config.seed)
+    splits = make_splits(
+        len(data), config.seed, num_queries=arguments.queries, num_train=arguments.train_pairs, is_query=data.is_query
+    )
+    pairs = data.take(splits.train)
+    if arguments.shuffle_pairs:
+        order = np.random.default_rng([config.seed, 2]).permutation(len(pairs))
+        pairs = dataclasses.replace(pairs, text=pairs.text[order])
+    print(
+        f"{arguments.data}: {len(data):,} pairs, image {data.image.shape[1]}-d, text {data.text.shape[1]}-d; training on "
+        f"{len(pairs):,}, {len(splits.query):,} queries against {len(splits.database):,}"
+    )
+
+    folder = RunFolder(arguments.out)
+    if arguments.overwrite and folder.config.exists():
+        shutil.rmtree(folder.path)
+    folder.claim(
+        {
+            "config": config.to_dict(),
+            "data": {"name": arguments.data, "train_sha256": _fingerprint(pairs.image, pairs.text)},
+            "split": {"seed": config.seed, "queries": arguments.queries, "train_pairs": arguments.train_pairs},
+        }
+    )
+    if folder.model.exists():
+        print(f"{folder.path} holds this run, finished: measuring it again. --overwrite trains anew.")
+        model, problems = load_model(folder.path), []
+    else:
+        trained = train_model(pairs, config, folder.path)
+        model, problems = trained.model, trained.problems
+        folder.save_model(model)
+
+    metrics = evaluate_model(model, data.take(splits.query), data.take(splits.database), seed=config.seed)
+    write_json(folder.metrics, metrics)
+    print(command_line.metrics_table(metrics))
+    for problem in problems:
+        print(f"warning: {problem}")
+    print(f"model, metrics and history: {folder.path}")
+
+
+def _fingerprint(*arrays: Any) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(repr(array.shape).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Training runs: data order, checkpoints, health checks, and the folder that a run leaves behind."""

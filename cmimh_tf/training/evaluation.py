@@ -1,0 +1,72 @@
+"""All measures of a trained model on labelled or unlabelled pairs."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from cmimh_tf.data.paired import PairedData
+from cmimh_tf.metrics.code_statistics import (
+    bit_balance,
+    constant_bits,
+    correlation_mse,
+    saturated_share,
+    total_correlation_estimate,
+)
+from cmimh_tf.metrics.evaluation import CodedItems, evaluate_retrieval
+from cmimh_tf.models.cmimh import CMIMH
+
+_STATISTICS_ROWS = 10_000
+
+
+def evaluate_model(model: CMIMH, query: PairedData, database: PairedData, *, seed: int = 0) -> dict[str, Any]:
+    """Retrieval measures in four tasks, and statistics of the codes.
+
+    Args:
+        model: a trained model.
+        query: the queries.
+        database: what is searched, disjoint from the queries.
+        seed: of the shuffle that breaks ties.
+
+    Returns:
+        JSON-ready; see `evaluate_retrieval`, with "code_statistics" of the database added.
+    """
+    coded_database = hash_pairs(model, database)
+    metrics = evaluate_retrieval(hash_pairs(model, query), coded_database, seed=seed)
+    metrics["code_length"] = model.config.code_length
+    metrics["code_statistics"] = code_statistics(model, database, coded_database)
+    return metrics
+
+
+def hash_pairs(model: CMIMH, data: PairedData) -> CodedItems:
+    """Both modalities of `data` as codes."""
+    return CodedItems(model.hash_images(data.image), model.hash_texts(data.text), data.labels)
+
+
+def code_statistics(model: CMIMH, data: PairedData, codes: CodedItems) -> dict[str, dict[str, float]]:
+    """How the bits of each modality are distributed; the last two over the first 10,000 rows.
+
+    Args:
+        model: the model that made the codes.
+        data: the hashed pairs.
+        codes: their codes.
+
+    Returns:
+        For "image" and "text": correlation_mse, bit_balance, constant_bits, saturated_share, and, when the model has
+        discriminators, total_correlation.
+    """
+    probs = model({"image": data.image[:_STATISTICS_ROWS], "text": data.text[:_STATISTICS_ROWS]})
+    statistics = {}
+    for modality, discriminator in zip(("image", "text"), model.discriminators(), strict=True):
+        packed = codes.codes(modality)
+        modality_probs: tf.Tensor = probs[f"{modality}_probs"]
+        statistics[modality] = {
+            "correlation_mse": correlation_mse(packed),
+            "bit_balance": bit_balance(packed),
+            "constant_bits": constant_bits(packed),
+            "saturated_share": saturated_share(modality_probs.numpy()),
+        }
+        if discriminator is not None:
+            logits = np.asarray(discriminator(modality_probs))
+            statistics[modality]["total_correlation"] = total_correlation_estimate(logits)
+    return statistics

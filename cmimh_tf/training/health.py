@@ -1,0 +1,85 @@
+"""Detects codes that have collapsed or saturated, and says what to do about it."""
+
+import keras
+import numpy as np
+
+from cmimh_tf.models.cmimh import CMIMH
+
+_EPOCHS_OF_GRACE = 3
+_LOW_MUTUAL_INFORMATION = 0.02
+_UNDECIDED_WITHIN = 0.05
+_MUCH = 0.9
+
+
+def diagnose(
+    image_probs: np.ndarray,
+    text_probs: np.ndarray,
+    mutual_information: float | None,
+    logit_limit: float | None,
+) -> list[str]:
+    """What is wrong with a batch of code probabilities, each with its cure.
+
+    Args:
+        image_probs: [rows, code_length] array.
+        text_probs: [rows, code_length] array.
+        mutual_information: the JS bound of the epoch, None when the term is switched off.
+        logit_limit: the clip of the logits, None when there is none.
+
+    Returns:
+        One sentence for each problem; empty when all is well.
+    """
+    problems = []
+    if mutual_information is not None and mutual_information < _LOW_MUTUAL_INFORMATION:
+        problems.append(
+            f"collapse: the mutual information bound is {mutual_information:.3f}, so the codes of the two modalities "
+            "share nothing. Check that row i of image and text belong together, raise network.input_norm "
+            "(10 is a good value), or lower loss.modality_gap_weight and loss.balance_weight."
+        )
+    ceiling = 1.0 / (1.0 + np.exp(-logit_limit)) - 1e-6 if logit_limit is not None else 1.0 - 1e-6
+    for modality, probs in (("image", image_probs), ("text", text_probs)):
+        distance = np.abs(probs - 0.5)
+        undecided = float(np.mean(distance < _UNDECIDED_WITHIN))
+        if undecided > _MUCH:
+            problems.append(
+                f"collapse: {undecided:.0%} of the {modality} probs are stuck near 0.5. Raise network.input_norm, or "
+                "lower loss.modality_gap_weight and loss.independence_weight."
+            )
+        saturated = float(np.mean(distance >= ceiling - 0.5))
+        if saturated > _MUCH:
+            problems.append(
+                f"saturation: {saturated:.0%} of the {modality} probs are stuck at the clip. Lower "
+                "network.input_norm or optimizer.encoder_rate."
+            )
+        ones = np.mean(probs >= 0.5, axis=0)
+        constant = np.flatnonzero((ones == 0) | (ones == 1))
+        if len(constant):
+            shown = ", ".join(map(str, constant[:8])) + (", ..." if len(constant) > 8 else "")
+            problems.append(
+                f"dead bits: {len(constant)} of {probs.shape[1]} {modality} bits never change (bit {shown}). Raise "
+                "loss.balance_weight, or use fewer bits."
+            )
+    return problems
+
+
+class HealthCheck(keras.callbacks.Callback):
+    """Diagnoses a fixed sample of training pairs after each epoch, and reports what is new.
+
+    Args:
+        image: [rows, image_units] sample of the training images.
+        text: [rows, text_units] their texts.
+    """
+
+    def __init__(self, image: np.ndarray, text: np.ndarray):
+        super().__init__()
+        self.sample = {"image": image.astype(np.float32), "text": text.astype(np.float32)}
+        self.problems: list[str] = []
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        model: CMIMH = self.model
+        probs = model(self.sample)
+        self.problems = diagnose(
+            probs["image_probs"].numpy(),
+            probs["text_probs"].numpy(),
+            (logs or {}).get("mutual_information"),
+            model.config.network.logit_limit,
+        )

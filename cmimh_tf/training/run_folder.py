@@ -1,0 +1,136 @@
+"""The folder that a training run leaves behind, and what may be found in it.
+
+    config.json     the resolved configuration, the data it was trained on, and the split
+    model.keras     the trained model, written last
+    metrics.json    the measures on query and database
+    history.csv     every term after every epoch
+    checkpoints/    to resume from
+    tensorboard/    the same curves for TensorBoard
+"""
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cmimh_tf.atomic import write_json, write_text
+from cmimh_tf.models.cmimh import CMIMH
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths of one run.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model.keras"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.json"
+
+    @property
+    def history(self) -> Path:
+        return self.path / "history.csv"
+
+    @property
+    def best_weights(self) -> Path:
+        return self.path / "checkpoints" / "best.weights.h5"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    def claim(self, description: dict[str, Any]) -> None:
+        """Makes the folder this run's, or checks that it already is.
+
+        Args:
+            description: configuration, data and split, JSON-ready.
+
+        Raises:
+            ValueError: if the folder holds another run, naming the first key that differs.
+        """
+        if self.config.exists():
+            existing = json.loads(self.config.read_text(encoding="utf-8"))
+            difference = first_difference(existing, json.loads(json.dumps(description)))
+            if difference:
+                raise ValueError(
+                    f"{self.path} holds another run: {difference}. Choose another folder, or --overwrite this one."
+                )
+        else:
+            write_json(self.config, description)
+
+    def save_model(self, model: CMIMH) -> None:
+        """Writes model.keras under another name first, then renames it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        temporary = self.path / "new.model.keras"
+        # A copy that was never compiled: optimiser states belong to the checkpoints.
+        copy = CMIMH.from_config(model.get_config())
+        copy.set_weights(model.get_weights())
+        copy.save(temporary)
+        temporary.replace(self.model)
+
+    def read_history(self, epochs: int) -> list[dict[str, float]]:
+        """The rows of the first `epochs` epochs."""
+        if not self.history.exists():
+            return []
+        rows = csv.DictReader(io.StringIO(self.history.read_text(encoding="utf-8")))
+        return [{name: float(value) for name, value in row.items()} for row in rows][:epochs]
+
+    def write_history(self, rows: list[dict[str, float]]) -> None:
+        """Replaces history.csv."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+        write_text(self.history, text.getvalue())
+
+
+def load_model(path: str | Path) -> CMIMH:
+    """The trained model of a run folder, or of a `.keras` file.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        ValueError: if the file is not a CMIMH model.
+    """
+    import keras
+
+    file = Path(path) / "model.keras" if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"`model` must be a folder with a finished run (model.keras) or a .keras file. Received: {path}."
+        )
+    try:
+        model = keras.models.load_model(file, compile=False)
+    except Exception as error:
+        raise ValueError(f"{file} cannot be read as a model: {error}") from error
+    if not isinstance(model, CMIMH):
+        raise ValueError(f"{file} must hold a CMIMH model. Received: a {type(model).__name__}.")
+    return model
+
+
+def first_difference(left: Any, right: Any, key: str = "") -> str | None:
+    """The first dotted key at which two JSON values differ, with both values; None when they are equal."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        for name in [*left, *(name for name in right if name not in left)]:
+            difference = first_difference(left.get(name), right.get(name), f"{key}.{name}".lstrip("."))
+            if difference:
+                return difference
+        return None
+    return None if left == right else f"`{key}` is {left!r} there and {right!r} here"
