@@ -84,9 +84,7 @@ def write_npz(path: str | os.PathLike[str], /, **arrays: Any) -> None:
     converted = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in converted.items():
         if array.dtype.hasobject:
-            raise TypeError(
-                f"`{name}` must be an array of numbers or strings. Received: {name}.dtype={array.dtype}."
-            )
+            raise TypeError(f"`{name}` must be an array of numbers or strings. Received: {name}.dtype={array.dtype}.")
     with atomic_write(path) as file:
         np.savez(file, **converted)
 
@@ -96,9 +94,7 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    raise TypeError(
-        f"`value` must be made of what JSON can hold. Received: {value!r} of type {type(value).__name__}."
-    )
+    raise TypeError(f"`value` must be made of what JSON can hold. Received: {value!r} of type {type(value).__name__}.")
 
 
 def _sync_folder(folder: Path) -> None:

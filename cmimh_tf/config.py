@@ -19,7 +19,9 @@ class LossConfig:
         modality_gap_weight: lambda 2, of the symmetric KL divergence.
         independence_weight: lambda 3, of the total correlation.
         balance_weight: lambda 4, of the bit balance.
-        cross_reconstruction_weight: of I(x_image; h_text) + I(x_text; h_image), through cross decoders.
+        cross_reconstruction_weight: of I(x_image; h_text) + I(x_text; h_image), each decoded from the other's code.
+        cross_decoders: "separate" networks for it, as in the paper, or the modality's own decoder, "shared", which
+            teaches the two codes to mean the same.
         critic_inputs: what the critic sees, "probs" or sampled "codes".
         critic_samples: number of sampled pairs of codes when `critic_inputs` is "codes".
         critic_negatives: "all" off-diagonal pairs of the batch, or one "shuffle" of it.
@@ -32,7 +34,8 @@ class LossConfig:
     modality_gap_weight: float = 3.0
     independence_weight: float = 0.25
     balance_weight: float = 0.1
-    cross_reconstruction_weight: float = 0.0
+    cross_reconstruction_weight: float = 1.0
+    cross_decoders: str = "shared"
     critic_inputs: str = "probs"
     critic_samples: int = 1
     critic_negatives: str = "all"
@@ -78,7 +81,7 @@ class OptimizerConfig:
     momentum: float = 0.9
     weight_decay: float = 1e-4
     gradient_clip_norm: float | None = 50.0
-    schedule: str = "constant"
+    schedule: str = "cosine"
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class NeighbourhoodConfig:
     """
 
     neighbours: int = 20
-    text_similarity_weight: float = 0.5
+    text_similarity_weight: float = 0.6
     own_share: float = 0.3
     swap_share: float = 0.5
 
@@ -110,12 +113,13 @@ class TrainingConfig:
     """
 
     batch_size: int = 128
-    epochs: int = 25
+    epochs: int = 40
     validation_share: float = 0.0
     patience: int = 5
 
 
 _CHOICES = {
+    "loss.cross_decoders": ("separate", "shared"),
     "loss.critic_inputs": ("probs", "codes"),
     "loss.critic_negatives": ("all", "shuffle"),
     "optimizer.schedule": ("constant", "cosine"),
@@ -186,12 +190,14 @@ _PAPER_LOSS = LossConfig(
     modality_gap_weight=1.0,
     independence_weight=0.25,
     balance_weight=0.01,
+    cross_reconstruction_weight=0.0,
+    cross_decoders="separate",
     scale_by_code_length=False,
     modality_gap_warmup_steps=0,
 )
 _PAPER = CMIMHConfig(
     loss=_PAPER_LOSS,
-    optimizer=OptimizerConfig(gradient_clip_norm=None),
+    optimizer=OptimizerConfig(gradient_clip_norm=None, schedule="constant"),
     neighbourhood=NeighbourhoodConfig(neighbours=0),
 )
 PRESETS: dict[str, CMIMHConfig] = {

@@ -25,7 +25,9 @@ def main() -> None:
     )
     parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="folder of a finished run")
     parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
-    parser.add_argument("--queries", type=int, metavar="N", help="size of the query set (default: an eighth, at most 2000)")
+    parser.add_argument(
+        "--queries", type=int, metavar="N", help="size of the query set (default: an eighth, at most 2000)"
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="of the split (default: the training's)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all measures to a file")
     command_line.run(evaluate, parser.parse_args())

@@ -39,7 +39,10 @@ def hash_file(arguments: argparse.Namespace) -> None:
     data = command_line.load_data(arguments.data, model.config.seed)
     ids = data.ids if data.ids is not None else np.arange(len(data)).astype(str)
     write_npz(
-        arguments.out, image_codes=model.hash_images(data.image), text_codes=model.hash_texts(data.text), ids=ids
+        arguments.out,
+        image_codes=model.hash_images(data.image),
+        text_codes=model.hash_texts(data.text),
+        ids=ids,
     )
     print(f"{len(data):,} pairs, {model.config.code_length} bits each: {arguments.out}")
 

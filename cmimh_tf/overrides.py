@@ -5,9 +5,12 @@ import difflib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-Config = TypeVar("Config")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Config = TypeVar("Config", bound="DataclassInstance")
 
 
 def override(config: Config, values: Mapping[str, Any]) -> Config:
@@ -99,9 +102,9 @@ def _converted(key: str, value: Any, expected: Any) -> Any:
         return None
     if float in options and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    if tuple[int, ...] in options and isinstance(value, list | tuple) and value:
-        if all(isinstance(item, int) and not isinstance(item, bool) for item in value):
-            return tuple(value)
+    is_list = isinstance(value, list | tuple) and len(value) > 0
+    if tuple[int, ...] in options and is_list and all(type(item) is int for item in value):
+        return tuple(value)
     if any(isinstance(option, type) and type(value) is option for option in options):
         return value
     name = getattr(expected, "__name__", str(expected)) if expected in (int, float, str, bool) else str(expected)

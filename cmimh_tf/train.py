@@ -15,8 +15,8 @@ examples:
   python -m cmimh_tf.train --data features.npz --bits 64 --seed 1 --out runs/mine
   python -m cmimh_tf.train --data features.npz --set loss.mutual_information_weight=4 --out runs/weights
 
-The folder gets config.json, model.keras, metrics.json, history.csv, checkpoints/ and tensorboard/. A run that was killed
-goes on when the same command is given again. Then: `python -m cmimh_tf.evaluate` and `python -m cmimh_tf.hash`.
+The folder gets config.json, model.keras, metrics.json, history.csv, checkpoints/ and tensorboard/. A run that was
+killed goes on when the same command is given again. Then: `python -m cmimh_tf.evaluate` and `python -m cmimh_tf.hash`.
 """
 
 
@@ -31,9 +31,15 @@ def main() -> None:
     parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the run")
     command_line.add_config_flags(parser)
-    parser.add_argument("--queries", type=int, metavar="N", help="size of the query set (default: an eighth, at most 2000)")
+    parser.add_argument(
+        "--queries", type=int, metavar="N", help="size of the query set (default: an eighth, at most 2000)"
+    )
     parser.add_argument("--train-pairs", type=int, metavar="N", help="size of the training set (default: at most 5000)")
-    parser.add_argument("--shuffle-pairs", action="store_true", help="control: pairs are torn apart, quality must fall to chance")
+    parser.add_argument(
+        "--shuffle-pairs",
+        action="store_true",
+        help="control: pairs are torn apart, quality must fall to chance",
+    )
     parser.add_argument("--overwrite", action="store_true", help="delete what is in --out first")
     command_line.run(train, parser.parse_args())
 
@@ -51,15 +57,19 @@ def train(arguments: argparse.Namespace) -> None:
 
     data = command_line.load_data(arguments.data, config.seed)
     splits = make_splits(
-        len(data), config.seed, num_queries=arguments.queries, num_train=arguments.train_pairs, is_query=data.is_query
+        len(data),
+        config.seed,
+        num_queries=arguments.queries,
+        num_train=arguments.train_pairs,
+        is_query=data.is_query,
     )
     pairs = data.take(splits.train)
     if arguments.shuffle_pairs:
         order = np.random.default_rng([config.seed, 2]).permutation(len(pairs))
         pairs = dataclasses.replace(pairs, text=pairs.text[order])
     print(
-        f"{arguments.data}: {len(data):,} pairs, image {data.image.shape[1]}-d, text {data.text.shape[1]}-d; training on "
-        f"{len(pairs):,}, {len(splits.query):,} queries against {len(splits.database):,}"
+        f"{arguments.data}: {len(data):,} pairs, image {data.image.shape[1]}-d, text {data.text.shape[1]}-d; "
+        f"training on {len(pairs):,}, {len(splits.query):,} queries against {len(splits.database):,}"
     )
 
     folder = RunFolder(arguments.out)
@@ -69,7 +79,11 @@ def train(arguments: argparse.Namespace) -> None:
         {
             "config": config.to_dict(),
             "data": {"name": arguments.data, "train_sha256": _fingerprint(pairs.image, pairs.text)},
-            "split": {"seed": config.seed, "queries": arguments.queries, "train_pairs": arguments.train_pairs},
+            "split": {
+                "seed": config.seed,
+                "queries": arguments.queries,
+                "train_pairs": arguments.train_pairs,
+            },
         }
     )
     if folder.model.exists():

@@ -111,7 +111,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     received: list[bytes] = []
-    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()), daemon=True)
     reader.start()
     write_text(pipe, "text")
     reader.join(timeout=10)

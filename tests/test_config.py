@@ -7,7 +7,11 @@ from cmimh_tf.overrides import flatten, override, parse_overrides
 
 
 def test_paper_presets_hold_the_papers_values():
-    expected = {"mirflickr25k": (1.5, 1.0, 0.25, 0.01), "nuswide": (1.5, 1.0, 0.25, 0.01), "mscoco": (4.0, 1.5, 0.25, 0.01)}
+    expected = {
+        "mirflickr25k": (1.5, 1.0, 0.25, 0.01),
+        "nuswide": (1.5, 1.0, 0.25, 0.01),
+        "mscoco": (4.0, 1.5, 0.25, 0.01),
+    }
     for name, weights in expected.items():
         config = get_preset(name)
         loss = config.loss
@@ -21,7 +25,11 @@ def test_paper_presets_hold_the_papers_values():
         assert not loss.scale_by_code_length
         assert loss.modality_gap_warmup_steps == 0
         optimizer = config.optimizer
-        assert (optimizer.encoder_rate, optimizer.critic_rate, optimizer.discriminator_rate) == (0.01, 0.01, 0.01)
+        assert (optimizer.encoder_rate, optimizer.critic_rate, optimizer.discriminator_rate) == (
+            0.01,
+            0.01,
+            0.01,
+        )
         assert (optimizer.decoder_rate, optimizer.momentum, optimizer.weight_decay) == (0.001, 0.9, 1e-4)
         assert optimizer.gradient_clip_norm is None
         assert optimizer.schedule == "constant"
@@ -54,7 +62,11 @@ def test_overrides_from_arguments_and_file(tmp_path):
     [
         ("loss.mutual_info_weight=4", ValueError, "Nearest: loss.mutual_information_weight"),
         ("loss.balance_weight=-1", ValueError, "`loss.balance_weight` must be a finite number of at least 0"),
-        ("loss.balance_weight=NaN", ValueError, "`loss.balance_weight` must be a finite number of at least 0"),
+        (
+            "loss.balance_weight=NaN",
+            ValueError,
+            "`loss.balance_weight` must be a finite number of at least 0",
+        ),
         ("loss.balance_weight=much", TypeError, "`loss.balance_weight` must be of type float"),
         ("training.epochs=2.5", TypeError, "`training.epochs` must be of type int"),
         ("training.epochs=0", ValueError, "`training.epochs` must be positive"),
@@ -63,7 +75,11 @@ def test_overrides_from_arguments_and_file(tmp_path):
         ("loss.critic_inputs=logits", ValueError, "must be one of probs, codes"),
         ("network.hidden_units=[1024, 0]", ValueError, "`network.hidden_units` must be positive"),
         ("network.hidden_units=[]", TypeError, "`network.hidden_units` must be of type"),
-        ("code_length=12", ValueError, "`code_length` must be a positive multiple of 8. Received: code_length=12."),
+        (
+            "code_length=12",
+            ValueError,
+            "`code_length` must be a positive multiple of 8. Received: code_length=12.",
+        ),
         ("neighbourhood.swap_share=1.5", ValueError, "`neighbourhood.swap_share` must be at most 1"),
         ("training.validation_share=1", ValueError, "`training.validation_share` must be below 1"),
         ("loss=3", ValueError, "`loss` is not a configuration key"),

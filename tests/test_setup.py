@@ -90,9 +90,7 @@ def _install(project: Path, python: Path | str = "") -> subprocess.CompletedProc
 
 def test_installer_reports_the_reason_and_creates_nothing(project):
     # Runs like an interpreter, and fails the check like a wrong one.
-    python = _write_command(
-        project / "python3.12", '[ "$1" = -c ] && exit 0; echo "Must be another."; exit 1'
-    )
+    python = _write_command(project / "python3.12", '[ "$1" = -c ] && exit 0; echo "Must be another."; exit 1')
     run = _install(project, python)
     assert (run.returncode, run.stdout, run.stderr) == (1, "", "Must be another.\n")
     assert not (project / ".venv").exists()
@@ -109,9 +107,7 @@ def test_installer_passes_over_an_interpreter_that_does_not_run(project):
 def installed_calls(project):
     """Gives `project` an environment whose uv only records its calls; returns a function that counts them."""
     log = project / "calls"
-    _write_command(
-        project / ".venv/bin/python", '[ "$1" = -c ] && exit 1; [ "$1" = --version ] && echo 3.11; exit 0'
-    )
+    _write_command(project / ".venv/bin/python", '[ "$1" = -c ] && exit 1; [ "$1" = --version ] && echo 3.11; exit 0')
     _write_command(project / ".venv/bin/uv", f'echo "$@" >>"{log}"')
     return lambda: len(log.read_text().splitlines()) if log.exists() else 0
 

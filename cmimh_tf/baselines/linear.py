@@ -36,8 +36,7 @@ class LinearHash:
         width, code_length = self.directions.shape
         if features.shape[1] != width:
             raise ValueError(
-                f"`{name}` must have as many columns as in `fit`, {width}. "
-                f"Received: {name}.shape={features.shape}."
+                f"`{name}` must have as many columns as in `fit`, {width}. Received: {name}.shape={features.shape}."
             )
         codes = np.empty((len(features), code_length // 8), np.uint8)
         for start in range(0, len(features), _BLOCK_ROWS):

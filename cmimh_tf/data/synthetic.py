@@ -108,9 +108,7 @@ def _normal(generator: np.random.Generator, num_rows: int, num_columns: int) -> 
     return generator.standard_normal((num_rows, num_columns), dtype=np.float32)
 
 
-def _random_map(
-    generator: np.random.Generator, factors: list[np.ndarray], out_dim: int, nonlinear: bool
-) -> np.ndarray:
+def _random_map(generator: np.random.Generator, factors: list[np.ndarray], out_dim: int, nonlinear: bool) -> np.ndarray:
     """A random map of the factors' columns to [N, out_dim], scaled to a variance of about 1."""
     values = np.concatenate(factors, axis=1)
     if nonlinear:

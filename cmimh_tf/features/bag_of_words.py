@@ -37,9 +37,7 @@ def tokenize(texts: Any) -> tf.RaggedTensor:
     return tf.strings.split(tf.strings.lower(spaced, encoding="utf-8"))
 
 
-def fit_vocabulary(
-    texts: Any, *, min_count: int = 1, max_size: int | None = None
-) -> tuple[list[str], list[int]]:
+def fit_vocabulary(texts: Any, *, min_count: int = 1, max_size: int | None = None) -> tuple[list[str], list[int]]:
     """The words of `texts`, those in most texts first, equal ones in the order of their characters.
 
     Args:

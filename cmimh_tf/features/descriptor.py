@@ -50,13 +50,9 @@ def describe_pictures(pictures: Any) -> tf.Tensor:
     """
     pictures = tf.convert_to_tensor(pictures)
     if not (pictures.dtype.is_integer or pictures.dtype.is_floating):
-        raise TypeError(
-            f"`pictures` must be integers or floats. Received: pictures.dtype={pictures.dtype.name}."
-        )
+        raise TypeError(f"`pictures` must be integers or floats. Received: pictures.dtype={pictures.dtype.name}.")
     if pictures.shape.rank != 4 or pictures.shape[-1] != 3:
-        raise ValueError(
-            f"`pictures` must have shape [B, H, W, 3]. Received: pictures.shape={pictures.shape}."
-        )
+        raise ValueError(f"`pictures` must have shape [B, H, W, 3]. Received: pictures.shape={pictures.shape}.")
     scale = 255.0 if pictures.dtype.is_integer else 1.0
     values = tf.clip_by_value(tf.cast(pictures, tf.float32) / scale, 0.0, 1.0)
     # Smoothing before shrinking makes the descriptor nearly the same at every size of a picture.

@@ -37,9 +37,7 @@ class CodedItems:
     labels: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        image_codes, text_codes = check_code_pair(
-            self.image_codes, self.text_codes, ("image_codes", "text_codes")
-        )
+        image_codes, text_codes = check_code_pair(self.image_codes, self.text_codes, ("image_codes", "text_codes"))
         if len(image_codes) != len(text_codes):
             raise ValueError(
                 "`image_codes` and `text_codes` must have the same number of rows. "
@@ -102,8 +100,7 @@ def evaluate_retrieval(
     result |= _recall_one(query, recall_one_at, seed)
     if query.labels is not None:
         rankings = {
-            task: _rank(task, query, database, (*map_at, *precision_at, WHOLE_DATABASE), seed)
-            for task in TASKS
+            task: _rank(task, query, database, (*map_at, *precision_at, WHOLE_DATABASE), seed) for task in TASKS
         }
         result |= _summarise(rankings, map_at, precision_at)
     return result
@@ -116,9 +113,7 @@ def _check_comparable(query: CodedItems, database: CodedItems) -> None:
     check_code_pair(query.image_codes, database.image_codes, ("query.image_codes", "database.image_codes"))
     if (query.labels is None) != (database.labels is None):
         bare = "query" if query.labels is None else "database"
-        raise ValueError(
-            f"`query` and `database` must both have labels, or neither. Received: {bare}.labels=None."
-        )
+        raise ValueError(f"`query` and `database` must both have labels, or neither. Received: {bare}.labels=None.")
 
 
 def _rank(task: str, query: CodedItems, database: CodedItems, cutoffs: Sequence[int], seed: int) -> Ranking:
@@ -139,18 +134,14 @@ def _recall_one(query: CodedItems, ks: Sequence[int], seed: int) -> dict[str, di
     }
 
 
-def _summarise(
-    rankings: dict[str, Ranking], map_at: Sequence[int], precision_at: Sequence[int]
-) -> dict[str, Any]:
+def _summarise(rankings: dict[str, Ranking], map_at: Sequence[int], precision_at: Sequence[int]) -> dict[str, Any]:
     first = next(iter(rankings.values()))
     curve_ks = sorted({min(k, first.num_database) for k in precision_at})
     curves = {task: precision_recall_curve_of(ranking) for task, ranking in rankings.items()}
     result: dict[str, Any] = {"chance": float(first.relevant.sum() / first.retrieved.sum())}
     result["map"] = {task: mean_average_precision_of(ranking) for task, ranking in rankings.items()}
     for k in map_at:
-        result[f"map_at_{k}"] = {
-            task: mean_average_precision_of(ranking, k) for task, ranking in rankings.items()
-        }
+        result[f"map_at_{k}"] = {task: mean_average_precision_of(ranking, k) for task, ranking in rankings.items()}
     result["precision_at_k"] = {"k": curve_ks} | {
         task: precision_at_k_of(ranking, curve_ks).tolist() for task, ranking in rankings.items()
     }

@@ -14,9 +14,7 @@ from cmimh_tf.ops.hamming import check_codes
 _MAX_CODE_LENGTH = 32_760
 
 
-def check_code_pair(
-    query_codes: Any, database_codes: Any, names: tuple[str, str]
-) -> tuple[np.ndarray, np.ndarray]:
+def check_code_pair(query_codes: Any, database_codes: Any, names: tuple[str, str]) -> tuple[np.ndarray, np.ndarray]:
     """Returns two non-empty arrays of packed codes of one width.
 
     Args:
@@ -44,9 +42,7 @@ def check_labels(labels: Any, num_rows: int, name: str) -> np.ndarray:
     """Returns `labels` as a bool array [num_rows, C] if they are 0/1, one row an item. A row may be all 0."""
     labels = np.asarray(labels)
     if labels.ndim != 2 or labels.shape[1] == 0:
-        raise ValueError(
-            f"`{name}` must have shape [N, C] with C > 0. Received: {name}.shape={labels.shape}."
-        )
+        raise ValueError(f"`{name}` must have shape [N, C] with C > 0. Received: {name}.shape={labels.shape}.")
     if len(labels) != num_rows:
         raise ValueError(
             f"`{name}` must have one row for each code, {num_rows}. Received: {name}.shape={labels.shape}."

@@ -43,9 +43,7 @@ def mean_average_precision(
         If the relevance by rank is 1, 0, 1, 0 then AP@4 = (1/1 + 2/3) / 2 = 0.8333 and AP@2 = (1/1) / 1 = 1.
     """
     k = WHOLE_DATABASE if k is None else check_cutoff(k)
-    ranking = rank_database(
-        query_codes, database_codes, query_labels, database_labels, cutoffs=[k], seed=seed
-    )
+    ranking = rank_database(query_codes, database_codes, query_labels, database_labels, cutoffs=[k], seed=seed)
     return mean_average_precision_of(ranking, k)
 
 

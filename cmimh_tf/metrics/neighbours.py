@@ -13,9 +13,7 @@ from cmimh_tf.ops.hamming import hamming_distance
 _QUERIES_PER_BLOCK = 32
 
 
-def ranked_neighbours(
-    query_codes: Any, database_codes: Any, k: int, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def ranked_neighbours(query_codes: Any, database_codes: Any, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """The first k items of each query's ranking, in the order that the measures use.
 
     Args:
@@ -27,9 +25,7 @@ def ranked_neighbours(
     Returns:
         int64 [Q, min(k, M)] rows of the database, and their Hamming distances, uint16 of the same shape.
     """
-    query_codes, database_codes = check_code_pair(
-        query_codes, database_codes, ("query_codes", "database_codes")
-    )
+    query_codes, database_codes = check_code_pair(query_codes, database_codes, ("query_codes", "database_codes"))
     k = min(check_cutoff(k), len(database_codes))
     order = tie_order(len(database_codes), seed)
     shuffled = database_codes[order]

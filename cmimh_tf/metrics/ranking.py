@@ -52,9 +52,7 @@ class Ranking:
         cutoff = min(k, self.num_database)
         column = int(np.searchsorted(self.cutoffs, cutoff))
         if column == len(self.cutoffs) or self.cutoffs[column] != cutoff:
-            raise ValueError(
-                f"`k` must be one of the ranking's cutoffs, {self.cutoffs.tolist()}. Received: k={k}."
-            )
+            raise ValueError(f"`k` must be one of the ranking's cutoffs, {self.cutoffs.tolist()}. Received: k={k}.")
         return column
 
 
@@ -84,9 +82,7 @@ def rank_database(
         seed: of the tie order.
         num_threads: by default as many as there are processors to run on. The result does not depend on it.
     """
-    query_codes, database_codes = check_code_pair(
-        query_codes, database_codes, ("query_codes", "database_codes")
-    )
+    query_codes, database_codes = check_code_pair(query_codes, database_codes, ("query_codes", "database_codes"))
     query_labels = check_labels(query_labels, len(query_codes), "query_labels")
     database_labels = check_labels(database_labels, len(database_codes), "database_labels")
     if query_labels.shape[1] != database_labels.shape[1]:
@@ -127,9 +123,7 @@ def to_words(packed: np.ndarray) -> np.ndarray:
 def run_in_blocks(work: Callable[[slice], None], num_rows: int, num_threads: int | None = None) -> None:
     """Calls `work` on slices that cover `num_rows`, on several threads; each writes only to its own rows."""
     if num_threads is None:
-        num_threads = (
-            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        )
+        num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     blocks = [slice(start, start + _QUERIES_PER_BLOCK) for start in range(0, num_rows, _QUERIES_PER_BLOCK)]
     with ThreadPoolExecutor(num_threads) as executor:
         for _ in executor.map(work, blocks):  # Iterating raises what a block raised.

@@ -85,9 +85,7 @@ def _count_keys(keys: np.ndarray, counts: np.ndarray) -> None:
 
 
 @numba.njit(nogil=True)
-def _hand_out_ranks(
-    keys: np.ndarray, last_key: np.uint64, states: np.ndarray, relevant_ranks: np.ndarray
-) -> None:
+def _hand_out_ranks(keys: np.ndarray, last_key: np.uint64, states: np.ndarray, relevant_ranks: np.ndarray) -> None:
     """Writes the rank of each relevant item whose key is at most `last_key`.
 
     states[distance] holds, in its low half, the rank of the next item at that distance and, in its high half,
@@ -181,9 +179,7 @@ def rank_block(
 
 
 @_compile
-def pair_rank_block(
-    query_codes: np.ndarray, codes: np.ndarray, positions: np.ndarray, ranks: np.ndarray
-) -> None:
+def pair_rank_block(query_codes: np.ndarray, codes: np.ndarray, positions: np.ndarray, ranks: np.ndarray) -> None:
     """Ranks one known item for each query: behind all that is nearer, or as near and earlier in tie order.
 
     Args:

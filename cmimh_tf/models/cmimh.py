@@ -1,6 +1,7 @@
 """The CMIMH model: encoders, decoders, critic and discriminators, trained together in one step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -19,12 +20,14 @@ from cmimh_tf.models.encoder import Encoder
 from cmimh_tf.models.feature_scaler import FeatureScaler
 from cmimh_tf.models.grouped_optimizers import GroupedOptimizers
 from cmimh_tf.models.hashing import hash_in_blocks
+from cmimh_tf.models.settled_signs import settle_signs
 from cmimh_tf.ops.bernoulli import sample_codes
 from cmimh_tf.ops.shuffle import shuffle_bits
 
 Batch = Mapping[str, tf.Tensor]
 Losses = dict[str, tf.Tensor]
 
+MODALITIES = ("image", "text")
 _REFERENCE_CODE_LENGTH = 32
 
 
@@ -59,42 +62,46 @@ class CMIMH(keras.Model):
         super().__init__(**kwargs)
         self.config = config if isinstance(config, CMIMHConfig) else CMIMHConfig.from_dict(config)
         self.image_units, self.text_units = image_units, text_units
-        network, loss, seed = self.config.network, self.config.loss, 1000 * self.config.seed
-        hidden, bits, limit = network.hidden_units, self.config.code_length, network.logit_limit
+        network, weights, bits = self.config.network, self.config.loss, self.config.code_length
+        hidden, limit = network.hidden_units, network.logit_limit
 
-        self.image_scaler = FeatureScaler(network.input_norm, name="image_scaler")
-        self.text_scaler = FeatureScaler(network.input_norm, name="text_scaler")
-        self.image_encoder = Encoder(hidden, bits, limit, seed + 100, name="image_encoder")
-        self.text_encoder = Encoder(hidden, bits, limit, seed + 200, name="text_encoder")
-        self.image_decoder = self.text_decoder = None
-        self.cross_image_decoder = self.cross_text_decoder = None
-        self.critic = self.image_discriminator = self.text_discriminator = None
-        if loss.reconstruction_weight:
-            self.image_decoder = Decoder(hidden[::-1], image_units, seed + 300, name="image_decoder")
-            self.text_decoder = Decoder(hidden[::-1], text_units, seed + 400, name="text_decoder")
-        if loss.cross_reconstruction_weight:
-            self.cross_image_decoder = Decoder(hidden[::-1], image_units, seed + 500, name="cross_image_decoder")
-            self.cross_text_decoder = Decoder(hidden[::-1], text_units, seed + 600, name="cross_text_decoder")
-        if loss.mutual_information_weight:
-            self.critic = Critic(network.critic_units, network.critic_embedding_units, seed + 700, name="critic")
-        if loss.independence_weight:
-            self.image_discriminator = Discriminator(network.critic_units, seed + 800, name="image_discriminator")
-            self.text_discriminator = Discriminator(network.critic_units, seed + 900, name="text_discriminator")
+        self.scalers: dict[str, FeatureScaler] = {}
+        self.encoders: dict[str, Encoder] = {}
+        self.decoders: dict[str, Decoder] = {}
+        self.cross_decoders: dict[str, Decoder] = {}
+        self.discriminators: dict[str, Discriminator] = {}
+        self.critic: Critic | None = None
+        for position, (name, units) in enumerate((("image", image_units), ("text", text_units))):
+            # Every network has its own range of seeds, so that switching one off leaves the others as they were.
+            seed = 1000 * self.config.seed + 100 * position
+            self.scalers[name] = FeatureScaler(network.input_norm or 1.0, name=f"{name}_scaler")
+            self.encoders[name] = Encoder(hidden, bits, limit, seed + 100, name=f"{name}_encoder")
+            shared = weights.cross_reconstruction_weight and weights.cross_decoders == "shared"
+            if weights.reconstruction_weight or shared:
+                self.decoders[name] = Decoder(hidden[::-1], units, seed + 300, name=f"{name}_decoder")
+            if weights.cross_reconstruction_weight and not shared:
+                self.cross_decoders[name] = Decoder(hidden[::-1], units, seed + 500, name=f"cross_{name}_decoder")
+            if weights.independence_weight:
+                self.discriminators[name] = Discriminator(
+                    network.critic_units, seed + 700, name=f"{name}_discriminator"
+                )
+        if weights.mutual_information_weight:
+            seed = 1000 * self.config.seed + 900
+            self.critic = Critic(network.critic_units, network.critic_embedding_units, seed, name="critic")
         self.trackers = {name: keras.metrics.Mean(name=name) for name in ("objective", *self.term_names())}
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
         """Creates all weights; the widths are known from the constructor."""
-        if self.built:
+        if hasattr(self, "step"):
             return
-        code_shape = (None, self.config.code_length)
-        for layer in (self.image_scaler, self.image_encoder):
-            layer.build((None, self.image_units))
-        for layer in (self.text_scaler, self.text_encoder):
-            layer.build((None, self.text_units))
-        for layer in (*self._decoders(), self.critic, *self.discriminators()):
-            if layer is not None:
-                layer.build(code_shape)
+        for name, units in (("image", self.image_units), ("text", self.text_units)):
+            self.scalers[name].build((None, units))
+            self.encoders[name].build((None, units))
+        on_codes: list[keras.layers.Layer] = [*self.decoders.values(), *self.cross_decoders.values()]
+        on_codes += [*self.discriminators.values(), *([self.critic] if self.critic is not None else [])]
+        for layer in on_codes:
+            layer.build((None, self.config.code_length))
         self.step = self.add_weight(shape=(), dtype="int64", initializer="zeros", trainable=False, name="step")
         self.built = True
 
@@ -106,16 +113,21 @@ class CMIMH(keras.Model):
             text: [rows, text_units] array.
         """
         if self.config.network.input_norm is not None:
-            self.image_scaler.adapt(image)
-            self.text_scaler.adapt(text)
+            self.scalers["image"].adapt(image)
+            self.scalers["text"].adapt(text)
 
     def image_logits(self, image: tf.Tensor) -> tf.Tensor:
         """[batch, image_units] features -> [batch, code_length] logits."""
-        return self.image_encoder(self.image_scaler(image))
+        return self.encoders["image"](self.scalers["image"](image))
 
     def text_logits(self, text: tf.Tensor) -> tf.Tensor:
         """[batch, text_units] features -> [batch, code_length] logits."""
-        return self.text_encoder(self.text_scaler(text))
+        return self.encoders["text"](self.scalers["text"](text))
+
+    def code_logits(self, name: str, features: tf.Tensor) -> tf.Tensor:
+        """The logits of one modality by name, with signs that do not depend on the batch: codes are made of these."""
+        logits = self.encoders[name](self.scalers[name](features))
+        return settle_signs(logits, features, self.scalers[name], self.encoders[name])
 
     def call(self, batch: Batch, training: bool = False) -> dict[str, tf.Tensor]:
         """Probabilities P(h = 1 | x) of both modalities, each [batch, code_length]."""
@@ -126,11 +138,13 @@ class CMIMH(keras.Model):
 
     def hash_images(self, image: np.ndarray) -> np.ndarray:
         """Packed codes of image features, in constant memory: uint8 [rows, code_length / 8]."""
-        return hash_in_blocks(self.image_logits, image, self.image_units, self.config.code_length, "image")
+        return hash_in_blocks(
+            partial(self.code_logits, "image"), image, self.image_units, self.config.code_length, "image"
+        )
 
     def hash_texts(self, text: np.ndarray) -> np.ndarray:
         """Packed codes of text features, in constant memory: uint8 [rows, code_length / 8]."""
-        return hash_in_blocks(self.text_logits, text, self.text_units, self.config.code_length, "text")
+        return hash_in_blocks(partial(self.code_logits, "text"), text, self.text_units, self.config.code_length, "text")
 
     def compute_losses(self, batch: Batch, training: bool) -> Losses:
         """The unweighted terms of the objective; terms with weight 0 are left out.
@@ -145,34 +159,37 @@ class CMIMH(keras.Model):
         """
         weights = self.config.loss
         step = self.step.value if training else tf.constant(-1, tf.int64)
-        seeds = tf.random.split(tf.stack([tf.constant(self.config.seed, tf.int64), step]), num=6)
-        seeds = tf.unstack(seeds)
-        image, text = self.image_scaler(batch["image"]), self.text_scaler(batch["text"])
-        image_target = self.image_scaler(batch["image_target"]) if "image_target" in batch else image
-        text_target = self.text_scaler(batch["text_target"]) if "text_target" in batch else text
-        image_logits, text_logits = self.image_encoder(image), self.text_encoder(text)
-        image_probs, text_probs = tf.sigmoid(image_logits), tf.sigmoid(text_logits)
+        seeds = tf.unstack(tf.random.split(tf.stack([tf.constant(self.config.seed, tf.int64), step]), num=6))
+        features = {name: self.scalers[name](batch[name]) for name in MODALITIES}
+        logits = {name: self.encoders[name](features[name]) for name in MODALITIES}
+        probs = {name: tf.sigmoid(logits[name]) for name in MODALITIES}
         losses: Losses = {}
-        if weights.reconstruction_weight or weights.cross_reconstruction_weight:
-            image_codes, text_codes = sample_codes(image_logits, seeds[0]), sample_codes(text_logits, seeds[1])
+        if self.decoders or self.cross_decoders:
+            targets = {
+                name: self.scalers[name](batch[f"{name}_target"]) if f"{name}_target" in batch else features[name]
+                for name in MODALITIES
+            }
+            codes = {name: sample_codes(logits[name], seed) for name, seed in zip(MODALITIES, seeds[:2], strict=True)}
         if weights.reconstruction_weight:
-            losses["reconstruction"] = reconstruction_loss(image_target, self.image_decoder(image_codes)) + (
-                reconstruction_loss(text_target, self.text_decoder(text_codes))
-            )
+            errors = [reconstruction_loss(targets[name], self.decoders[name](codes[name])) for name in MODALITIES]
+            losses["reconstruction"] = tf.add_n(errors)
         if weights.cross_reconstruction_weight:
-            losses["cross_reconstruction"] = reconstruction_loss(image_target, self.cross_image_decoder(text_codes)) + (
-                reconstruction_loss(text_target, self.cross_text_decoder(image_codes))
-            )
-        if weights.mutual_information_weight:
+            cross_decoders = self.cross_decoders or self.decoders
+            errors = [
+                reconstruction_loss(targets[name], cross_decoders[name](codes[other]))
+                for name, other in zip(MODALITIES, reversed(MODALITIES), strict=True)
+            ]
+            losses["cross_reconstruction"] = tf.add_n(errors)
+        if self.critic is not None:
             losses["mutual_information"] = self.critic.mutual_information(
-                image_logits, text_logits, self.config.loss, seeds[2:4]
+                logits["image"], logits["text"], weights, seeds[2:4]
             )
         if weights.modality_gap_weight:
-            losses["modality_gap"] = symmetric_kl(image_logits, text_logits)
-        if weights.independence_weight:
-            losses.update(self._independence(image_probs, text_probs, seeds[4:6]))
+            losses["modality_gap"] = symmetric_kl(logits["image"], logits["text"])
+        if self.discriminators:
+            losses.update(self._independence(probs, seeds[4:6]))
         if weights.balance_weight:
-            losses["balance"] = balance_loss(image_probs) + balance_loss(text_probs)
+            losses["balance"] = tf.add_n([balance_loss(probs[name]) for name in MODALITIES])
         return losses
 
     def term_names(self) -> list[str]:
@@ -205,7 +222,7 @@ class CMIMH(keras.Model):
             "total_correlation": per_bit * weights.independence_weight,
             "balance": per_bit * weights.balance_weight,
         }
-        return tf.add_n([signed_weights[name] * losses[name] for name in signed_weights if name in losses])
+        return tf.add_n([weight * losses[name] for name, weight in signed_weights.items() if name in losses])
 
     def compile(self, total_steps: int | None = None, **kwargs: Any) -> None:
         """Makes the four optimisers.
@@ -214,14 +231,14 @@ class CMIMH(keras.Model):
             total_steps: length of the training, which the cosine schedule needs.
             **kwargs: passed to `keras.Model.compile`.
         """
-        members = {
-            "encoder": (self.image_encoder, self.text_encoder),
-            "decoder": self._decoders(),
-            "critic": (self.critic,),
-            "discriminator": self.discriminators(),
+        members: dict[str, list[keras.layers.Layer]] = {
+            "encoder": list(self.encoders.values()),
+            "decoder": [*self.decoders.values(), *self.cross_decoders.values()],
+            "critic": [self.critic] if self.critic is not None else [],
+            "discriminator": list(self.discriminators.values()),
         }
         groups = {
-            group: [variable for layer in layers if layer is not None for variable in layer.trainable_variables]
+            group: [variable for layer in layers for variable in layer.trainable_variables]
             for group, layers in members.items()
         }
         self.grouped_optimizers = GroupedOptimizers(
@@ -234,7 +251,7 @@ class CMIMH(keras.Model):
         """One step of all four optimisers.
 
         Args:
-            batch: "image" [batch, image_units] and "text" [batch, text_units].
+            batch: as `compute_losses` takes it.
 
         Returns:
             Means over the epoch of each term and of the objective.
@@ -265,26 +282,17 @@ class CMIMH(keras.Model):
             "text_units": self.text_units,
         }
 
-    def _decoders(self) -> tuple[Decoder | None, ...]:
-        return (self.image_decoder, self.text_decoder, self.cross_image_decoder, self.cross_text_decoder)
-
-    def discriminators(self) -> tuple[Discriminator | None, ...]:
-        """Those of images and of texts; None each when independence is switched off."""
-        return (self.image_discriminator, self.text_discriminator)
-
-    def _independence(self, image_probs: tf.Tensor, text_probs: tf.Tensor, seeds: list[tf.Tensor]) -> Losses:
+    def _independence(self, probs: Mapping[str, tf.Tensor], seeds: Sequence[tf.Tensor]) -> Losses:
         """Total correlation of both modalities, and the loss of the discriminators that estimate it."""
-        losses = {"total_correlation": 0.0, "discriminator": 0.0}
-        inputs = zip(self.discriminators(), (image_probs, text_probs), seeds, strict=True)
-        for discriminator, probs, seed in inputs:
-            on_probs = discriminator(probs)
-            on_shuffled = discriminator(shuffle_bits(tf.stop_gradient(probs), seed))
-            losses["total_correlation"] += total_correlation(on_probs)
-            losses["discriminator"] += discriminator_loss(on_probs, on_shuffled)
-        return losses
+        correlations, own_losses = [], []
+        for (name, discriminator), seed in zip(self.discriminators.items(), seeds, strict=True):
+            on_probs = discriminator(probs[name])
+            on_shuffled = discriminator(shuffle_bits(tf.stop_gradient(probs[name]), seed))
+            correlations.append(total_correlation(on_probs))
+            own_losses.append(discriminator_loss(on_probs, on_shuffled))
+        return {"total_correlation": tf.add_n(correlations), "discriminator": tf.add_n(own_losses)}
 
     def _track(self, losses: Losses, objective: tf.Tensor) -> dict[str, tf.Tensor]:
-        values = {"objective": objective, **losses}
-        for name, value in values.items():
+        for name, value in {"objective": objective, **losses}.items():
             self.trackers[name].update_state(value)
         return {name: tracker.result() for name, tracker in self.trackers.items()}

@@ -59,12 +59,12 @@ class Critic(keras.layers.Layer):
         """
         if options.critic_inputs == "probs":
             return self._bound(tf.sigmoid(image_logits), tf.sigmoid(text_logits), options.critic_negatives)
-        image_seeds, text_seeds = (
-            tf.unstack(tf.random.split(seed, num=options.critic_samples)) for seed in seeds
-        )
+        image_seeds, text_seeds = (tf.unstack(tf.random.split(seed, num=options.critic_samples)) for seed in seeds)
         bounds = [
             self._bound(
-                sample_codes(image_logits, image_seed), sample_codes(text_logits, text_seed), options.critic_negatives
+                sample_codes(image_logits, image_seed),
+                sample_codes(text_logits, text_seed),
+                options.critic_negatives,
             )
             for image_seed, text_seed in zip(image_seeds, text_seeds, strict=True)
         ]

@@ -39,9 +39,7 @@ class FeatureScaler(keras.layers.Layer):
         # Mean squared norm of the centred rows = sum of the variances: no centred copy is needed.
         root_mean_square = float(np.sqrt(np.sum(np.var(features, axis=0, dtype=np.float64))))
         if not root_mean_square > 1e-30:
-            raise ValueError(
-                f"`features` of {self.name!r} must vary between rows. Received: {len(features)} rows that are all equal."
-            )
+            raise ValueError(f"`features` of {self.name!r} must vary. Received: {len(features)} equal rows.")
         self.mean.assign(mean)
         self.scale.assign(self.target_norm / root_mean_square)
 

@@ -116,9 +116,7 @@ def hamming_distance(a: Any, b: Any) -> np.ndarray:
     """
     a, b = check_codes(a, "a"), check_codes(b, "b")
     if a.shape[1] != b.shape[1]:
-        raise ValueError(
-            f"`a` and `b` must have equal widths. Received: a.shape={a.shape}, b.shape={b.shape}."
-        )
+        raise ValueError(f"`a` and `b` must have equal widths. Received: a.shape={a.shape}, b.shape={b.shape}.")
     code_length = 8 * a.shape[1]
     columns = _signs(b).T
     distances = np.empty((len(a), len(b)), np.uint16)

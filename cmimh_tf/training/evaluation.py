@@ -14,7 +14,7 @@ from cmimh_tf.metrics.code_statistics import (
     total_correlation_estimate,
 )
 from cmimh_tf.metrics.evaluation import CodedItems, evaluate_retrieval
-from cmimh_tf.models.cmimh import CMIMH
+from cmimh_tf.models.cmimh import CMIMH, MODALITIES
 
 _STATISTICS_ROWS = 10_000
 
@@ -57,7 +57,7 @@ def code_statistics(model: CMIMH, data: PairedData, codes: CodedItems) -> dict[s
     """
     probs = model({"image": data.image[:_STATISTICS_ROWS], "text": data.text[:_STATISTICS_ROWS]})
     statistics = {}
-    for modality, discriminator in zip(("image", "text"), model.discriminators(), strict=True):
+    for modality in MODALITIES:
         packed = codes.codes(modality)
         modality_probs: tf.Tensor = probs[f"{modality}_probs"]
         statistics[modality] = {
@@ -66,7 +66,7 @@ def code_statistics(model: CMIMH, data: PairedData, codes: CodedItems) -> dict[s
             "constant_bits": constant_bits(packed),
             "saturated_share": saturated_share(modality_probs.numpy()),
         }
-        if discriminator is not None:
-            logits = np.asarray(discriminator(modality_probs))
+        if model.discriminators:
+            logits = np.asarray(model.discriminators[modality](modality_probs))
             statistics[modality]["total_correlation"] = total_correlation_estimate(logits)
     return statistics

@@ -1,14 +1,19 @@
 """Detects codes that have collapsed or saturated, and says what to do about it."""
 
+import sys
+from typing import TextIO
+
 import keras
 import numpy as np
 
 from cmimh_tf.models.cmimh import CMIMH
 
-_EPOCHS_OF_GRACE = 3
 _LOW_MUTUAL_INFORMATION = 0.02
+_FAIR_MUTUAL_INFORMATION = 0.5
 _UNDECIDED_WITHIN = 0.05
 _MUCH = 0.9
+# Healthy runs may look collapsed at first: the critic needs some hundred steps to learn anything.
+_EPOCHS_OF_GRACE = 10
 
 
 def diagnose(
@@ -45,7 +50,8 @@ def diagnose(
                 "lower loss.modality_gap_weight and loss.independence_weight."
             )
         saturated = float(np.mean(distance >= ceiling - 0.5))
-        if saturated > _MUCH:
+        # Confident codes that also tell pairs apart are what is wanted.
+        if saturated > _MUCH and (mutual_information is None or mutual_information < _FAIR_MUTUAL_INFORMATION):
             problems.append(
                 f"saturation: {saturated:.0%} of the {modality} probs are stuck at the clip. Lower "
                 "network.input_norm or optimizer.encoder_rate."
@@ -62,17 +68,23 @@ def diagnose(
 
 
 class HealthCheck(keras.callbacks.Callback):
-    """Diagnoses a fixed sample of training pairs after each epoch, and reports what is new.
+    """Diagnoses a fixed sample of training pairs after each epoch, and says each kind of problem once.
 
     Args:
         image: [rows, image_units] sample of the training images.
         text: [rows, text_units] their texts.
+        stream: where to write; None writes to standard output.
+
+    Attributes:
+        problems: what was wrong after the last epoch.
     """
 
-    def __init__(self, image: np.ndarray, text: np.ndarray):
+    def __init__(self, image: np.ndarray, text: np.ndarray, stream: TextIO | None = None):
         super().__init__()
         self.sample = {"image": image.astype(np.float32), "text": text.astype(np.float32)}
+        self.stream = stream if stream is not None else sys.stdout
         self.problems: list[str] = []
+        self.told: set[str] = set()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         model: CMIMH = self.model
@@ -83,3 +95,10 @@ class HealthCheck(keras.callbacks.Callback):
             (logs or {}).get("mutual_information"),
             model.config.network.logit_limit,
         )
+        if epoch + 1 < _EPOCHS_OF_GRACE:
+            return
+        for problem in self.problems:
+            kind = problem.partition(":")[0]
+            if kind not in self.told:
+                self.told.add(kind)
+                self.stream.write(f"warning after epoch {epoch + 1}: {problem}\n")

@@ -1,11 +1,11 @@
 """The folder that a training run leaves behind, and what may be found in it.
 
-    config.json     the resolved configuration, the data it was trained on, and the split
-    model.keras     the trained model, written last
-    metrics.json    the measures on query and database
-    history.csv     every term after every epoch
-    checkpoints/    to resume from
-    tensorboard/    the same curves for TensorBoard
+config.json     the resolved configuration, the data it was trained on, and the split
+model.keras     the trained model, written last
+metrics.json    the measures on query and database
+history.csv     every term after every epoch
+checkpoints/    to resume from
+tensorboard/    the same curves for TensorBoard
 """
 
 import csv

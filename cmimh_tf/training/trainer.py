@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import keras
-import numpy as np
 
 from cmimh_tf.config import CMIMHConfig
 from cmimh_tf.data.paired import PairedData
@@ -82,7 +81,7 @@ def train_model(
     checkpoint = ResumableCheckpoint(folder.checkpoints, model) if folder else None
     first_epoch = checkpoint.restore() if checkpoint else 0
     history = HistoryFile(folder, first_epoch)
-    health = HealthCheck(fitted.image[:_HEALTH_SAMPLE_ROWS], fitted.text[:_HEALTH_SAMPLE_ROWS])
+    health = HealthCheck(fitted.image[:_HEALTH_SAMPLE_ROWS], fitted.text[:_HEALTH_SAMPLE_ROWS], progress)
     stopping = LabelFreeEarlyStopping(validation, config.training.patience, folder, history) if validation else None
 
     watchers: list[Any] = [DivergenceGuard(steps, str(folder.checkpoints) if folder else None)]

@@ -31,9 +31,7 @@ def test_procrustes_finds_the_rotation_that_was_applied(num_rows, num_columns):
 def test_codes_that_were_rotated_are_a_fixed_point():
     codes = np.random.default_rng(0).choice([-1.0, 1.0], (200, 8))
     rotation = random_rotation(8, 8, seed=1)
-    image_rotation, text_rotation = alternate_rotations(
-        codes @ rotation.T, codes @ rotation.T, rotation, rounds=5
-    )
+    image_rotation, text_rotation = alternate_rotations(codes @ rotation.T, codes @ rotation.T, rotation, rounds=5)
     np.testing.assert_allclose(image_rotation, rotation, atol=1e-10)
     np.testing.assert_allclose(text_rotation, rotation, atol=1e-10)
 
@@ -45,8 +43,7 @@ def test_each_round_lowers_the_quantisation_error(code_length):
     text = image + 0.3 * random.standard_normal((300, 8))
     start = random_rotation(8, code_length, seed=2)
     errors = [
-        quantisation_error(image, text, *alternate_rotations(image, text, start, rounds=rounds))
-        for rounds in range(8)
+        quantisation_error(image, text, *alternate_rotations(image, text, start, rounds=rounds)) for rounds in range(8)
     ]
     assert (np.diff(errors) < 1e-9).all()
     assert errors[-1] < 0.98 * errors[0]

@@ -64,9 +64,7 @@ def test_directions_solve_the_generalised_eigenproblem(ridge):
         np.linalg.solve(text_part, cross.T @ cca.image_directions),
         atol=1e-8,
     )
-    np.testing.assert_allclose(
-        cca.image_directions.T @ image_part @ cca.image_directions, np.eye(6), atol=1e-8
-    )
+    np.testing.assert_allclose(cca.image_directions.T @ image_part @ cca.image_directions, np.eye(6), atol=1e-8)
     np.testing.assert_allclose(cca.text_directions.T @ text_part @ cca.text_directions, np.eye(6), atol=1e-8)
 
 

@@ -114,9 +114,7 @@ def test_acq_without_rounds_is_worse_than_with():
     disagreements = []
     for rounds in (0, 50):
         hasher = ACQ(8, rounds=rounds).fit(image, text)
-        disagreements.append(
-            (unpack_codes(hasher.hash_images(image)) != unpack_codes(hasher.hash_texts(text))).mean()
-        )
+        disagreements.append((unpack_codes(hasher.hash_images(image)) != unpack_codes(hasher.hash_texts(text))).mean())
     assert disagreements[1] < 0.7 * disagreements[0]
 
 

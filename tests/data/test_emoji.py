@@ -131,9 +131,7 @@ def test_bad_picture_size(size: Any) -> None:
 
 def test_missing_packages_are_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "resvg_py" else find_spec(name)
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "resvg_py" else find_spec(name))
     with pytest.raises(ImportError, match=r"needs resvg-py\. Install with: pip install resvg-py$"):
         load_emoji_raw(picture_size=SIZE)
 
@@ -193,9 +191,7 @@ def test_a_relative_cache_folder_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp
         assert emoji._cache_folder() == tmp_path / ".cache" / "cmimh_tf"
 
 
-def test_progress_says_how_much_is_left(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_says_how_much_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     # One second a row: silent for two seconds, then a line at once and every ten seconds.
     seconds = iter(range(100))
     monkeypatch.setattr(emoji.time, "monotonic", lambda: float(next(seconds)))

@@ -97,8 +97,9 @@ def test_missing_key_is_named_with_the_nearest(tmp_path: Path) -> None:
 def test_missing_file_suggests_the_nearest_name(tmp_path: Path) -> None:
     (tmp_path / "coco18k.npz").touch()
     (tmp_path / "other.txt").touch()
-    with pytest.raises(FileNotFoundError, match=r"coco18.npz does not exist\. Did you mean coco18k\.npz\?$"):
-        load_npz(tmp_path / "coco18.npz")
+    for name in ("coco18.npz", "COCO18.NPZ"):
+        with pytest.raises(FileNotFoundError, match=rf"{name} does not exist\. Did you mean coco18k\.npz\?$"):
+            load_npz(tmp_path / name)
     with pytest.raises(FileNotFoundError, match=r"zzz does not exist\.$"):
         load_npz(tmp_path / "zzz")
     with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"):
@@ -119,9 +120,7 @@ def test_a_member_that_is_no_array_is_named(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("image", b"raw")
         archive.writestr("text", b"raw")
-    assert "`image` must be an array in NumPy's format. Received: 3 other bytes." in message_of(
-        tmp_path / "a.npz"
-    )
+    assert "`image` must be an array in NumPy's format. Received: 3 other bytes." in message_of(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

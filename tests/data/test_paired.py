@@ -79,8 +79,7 @@ def test_take_refuses_rows_that_are_not_there(indices: Any, error: type[Exceptio
 
 def test_repr_is_short() -> None:
     assert repr(PairedData(**fields(ids=None, captions=None, is_query=None, classes=None))) == (
-        "PairedData(image [3, 2], text [3, 1], labels [3, 2], "
-        "ids None, captions None, is_query None, classes None)"
+        "PairedData(image [3, 2], text [3, 1], labels [3, 2], ids None, captions None, is_query None, classes None)"
     )
 
 

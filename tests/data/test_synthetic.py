@@ -28,9 +28,7 @@ def test_shared_factors_are_in_both_and_private_ones_in_one(nonlinear: bool, lea
 
 
 def test_a_linear_map_misses_part_of_a_nonlinear_world() -> None:
-    linear, nonlinear = (
-        make_synthetic_factors(2000, seed=0, noise=0.0, nonlinear=flag) for flag in (False, True)
-    )
+    linear, nonlinear = (make_synthetic_factors(2000, seed=0, noise=0.0, nonlinear=flag) for flag in (False, True))
     assert explained(linear.data.image, linear.shared) > 0.9999
     assert explained(nonlinear.data.image, nonlinear.shared) < 0.999
 

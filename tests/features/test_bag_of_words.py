@@ -43,9 +43,7 @@ def test_vocabulary_is_ordered_by_texts_then_characters() -> None:
     assert fit_vocabulary(texts, min_count=9) == ([], [])
 
 
-@pytest.mark.parametrize(
-    "options", [{"min_count": 0}, {"max_size": 0}, {"min_count": 1.5}, {"max_size": True}]
-)
+@pytest.mark.parametrize("options", [{"min_count": 0}, {"max_size": 0}, {"min_count": 1.5}, {"max_size": True}])
 def test_vocabulary_limits_must_be_positive(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"`{next(iter(options))}` must be a positive integer. Received: "):
         fit_vocabulary(["a"], **options)

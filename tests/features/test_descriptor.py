@@ -55,9 +55,16 @@ def test_a_picture_of_one_colour_has_no_edges_and_known_colour_bins(
     np.testing.assert_allclose(row[COLOURS_2], np.tile(expected / 2, 4), atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("horizontal", "vertical", "direction"), [(1, 0, 0), (0, 1, 6), (1, 1, 3), (-1, 1, 9)]
-)
+def test_colours_stand_in_the_cell_where_they_are() -> None:
+    picture = np.zeros((1, 64, 64, 3), np.uint8)
+    picture[0, :32, 32:, 0] = 255
+    cells = describe_pictures(picture).numpy()[0, COLOURS_2].reshape(2, 2, 64)
+    # Black is bin 0 and red bin 48; each of the four cells holds a quarter of the block.
+    assert np.argmax(cells, axis=-1).tolist() == [[0, 48], [0, 0]]
+    np.testing.assert_allclose(cells.max(axis=-1), 0.5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("horizontal", "vertical", "direction"), [(1, 0, 0), (0, 1, 6), (1, 1, 3), (-1, 1, 9)])
 def test_a_ramp_has_the_direction_of_its_gradient(horizontal: int, vertical: int, direction: int) -> None:
     y, x = np.mgrid[0:64, 0:64] / 256
     ramp = np.repeat((0.5 + horizontal * x + vertical * y)[np.newaxis, ..., np.newaxis], 3, axis=-1)
@@ -128,9 +135,7 @@ def test_a_graph_of_unknown_sizes_gives_the_same() -> None:
 
 
 def test_bad_pictures() -> None:
-    with pytest.raises(
-        ValueError, match=r"`pictures` must have shape \[B, H, W, 3\]\. Received: .*\(4, 4, 3\)"
-    ):
+    with pytest.raises(ValueError, match=r"`pictures` must have shape \[B, H, W, 3\]\. Received: .*\(4, 4, 3\)"):
         describe_pictures(np.zeros((4, 4, 3), np.uint8))
     with pytest.raises(ValueError, match=r"`pictures` must have shape \[B, H, W, 3\]\. Received: .*4\)"):
         describe_pictures(np.zeros((1, 4, 4, 4), np.uint8))

@@ -82,8 +82,7 @@ def test_every_tie_order_lies_between_the_best_and_the_worst():
     codes = np.zeros((10, 1), np.uint8)
     worst = np.mean([hit / (5 + hit) for hit in range(1, 6)])
     values = {
-        seed: mean_average_precision(ZERO, codes, QUERY_LABELS, labels_of(relevance), seed=seed)
-        for seed in range(20)
+        seed: mean_average_precision(ZERO, codes, QUERY_LABELS, labels_of(relevance), seed=seed) for seed in range(20)
     }
     assert all(worst <= value <= 1 for value in values.values())
     assert len({round(value, 12) for value in values.values()}) > 5
@@ -91,9 +90,7 @@ def test_every_tie_order_lies_between_the_best_and_the_worst():
     assert again == values[7]
 
 
-@pytest.mark.parametrize(
-    ("k", "error"), [(0, ValueError), (-3, ValueError), (True, ValueError), (1.5, TypeError)]
-)
+@pytest.mark.parametrize(("k", "error"), [(0, ValueError), (-3, ValueError), (True, ValueError), (1.5, TypeError)])
 def test_k_must_be_positive(k, error):
     with pytest.raises(error, match=f"`k` must be a positive integer. Received: k={k}."):
         mean_average_precision(ZERO, LADDER, QUERY_LABELS, labels_of([1] * 8), k=k)

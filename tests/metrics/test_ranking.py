@@ -19,9 +19,7 @@ def naive_ranking(query_codes, database_codes, query_labels, database_labels, cu
     average_precision, hits, retrieved, relevant_counts = [], [], [], []
     for bits, labels in zip(unpack_codes(query_codes), query_labels, strict=True):
         distance = (bits != database_bits).sum(axis=1)
-        relevant = np.array(
-            [any(a and b for a, b in zip(labels, row, strict=True)) for row in database_labels]
-        )
+        relevant = np.array([any(a and b for a, b in zip(labels, row, strict=True)) for row in database_labels])
         ranked = relevant[order][np.argsort(distance[order], kind="stable")]
         precisions = [ranked[: rank + 1].mean() for rank in range(len(ranked))]
         found = [[p for p, hit in zip(precisions[:k], ranked[:k], strict=True) if hit] for k in cutoffs]
@@ -80,9 +78,7 @@ def test_threads_change_nothing():
     rng = np.random.default_rng(0)
     queries, database = random_items(rng, 150, 4, 5), random_items(rng, 300, 4, 5)
     one, three = (
-        rank_database(
-            queries[0], database[0], queries[1], database[1], cutoffs=[10, 300], seed=0, num_threads=threads
-        )
+        rank_database(queries[0], database[0], queries[1], database[1], cutoffs=[10, 300], seed=0, num_threads=threads)
         for threads in (1, 3)
     )
     for name in ("average_precision", "hits", "retrieved", "relevant"):

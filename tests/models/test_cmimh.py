@@ -55,22 +55,23 @@ def test_each_group_has_its_own_optimiser_and_rate(batch):
 def test_discriminator_loss_has_no_gradient_in_the_shuffled_codes_path(batch):
     # The discriminators learn; what they learn from must not be bent towards them by their own optimiser.
     model = make_model(optimizer__encoder_rate=0.0)
-    before = weights_of([model.image_encoder, model.text_encoder])
+    before = weights_of(model.encoders.values())
     model.train_step(batch)
-    for old, new in zip(before, weights_of([model.image_encoder, model.text_encoder]), strict=True):
+    for old, new in zip(before, weights_of(model.encoders.values()), strict=True):
         np.testing.assert_array_equal(old, new)
 
 
 @pytest.mark.parametrize(
     ("weight", "missing_terms", "missing_layers"),
     [
-        ("reconstruction_weight", ["reconstruction"], ["image_decoder", "text_decoder"]),
+        ("reconstruction_weight", ["reconstruction"], ["cross_decoders"]),
+        ("cross_reconstruction_weight", ["cross_reconstruction"], ["cross_decoders"]),
         ("mutual_information_weight", ["mutual_information"], ["critic"]),
         ("modality_gap_weight", ["modality_gap"], []),
         (
             "independence_weight",
             ["total_correlation", "discriminator"],
-            ["image_discriminator", "text_discriminator"],
+            ["discriminators"],
         ),
         ("balance_weight", ["balance"], []),
     ],
@@ -79,7 +80,22 @@ def test_weight_zero_switches_a_term_and_its_network_off(batch, weight, missing_
     full, without = make_model(), make_model(**{f"loss__{weight}": 0.0})
     names = set(full.train_step(batch))
     assert set(without.train_step(batch)) == names - set(missing_terms)
-    assert [name for name in missing_layers if getattr(without, name) is not None] == []
+    assert not any(getattr(without, name) for name in missing_layers)
+
+
+def test_decoders_exist_only_where_needed(batch):
+    neither = make_model(loss__reconstruction_weight=0.0, loss__cross_reconstruction_weight=0.0)
+    shared = make_model(loss__cross_decoders="shared")
+    separate = make_model(loss__cross_decoders="separate")
+    assert not neither.decoders
+    assert not neither.cross_decoders
+    assert (len(shared.decoders), len(shared.cross_decoders)) == (2, 0)
+    assert (len(separate.decoders), len(separate.cross_decoders)) == (2, 2)
+    first = separate.compute_losses(batch, training=False)
+    # Only the networks of the cross term differ.
+    again = shared.compute_losses(batch, training=False)
+    assert first["reconstruction"].numpy() == again["reconstruction"].numpy()
+    assert first["cross_reconstruction"].numpy() != again["cross_reconstruction"].numpy()
 
 
 def test_objective_is_the_weighted_sum_written_out(batch):
@@ -126,12 +142,10 @@ def test_reconstruction_target_replaces_the_input(batch):
 @pytest.mark.parametrize("samples", [1, 5])
 @pytest.mark.parametrize("negatives", ["all", "shuffle"])
 def test_critic_variants_train(batch, samples, negatives):
-    model = make_model(
-        loss__critic_inputs="codes", loss__critic_samples=samples, loss__critic_negatives=negatives
-    )
-    before = weights_of([model.critic, model.image_encoder])
+    model = make_model(loss__critic_inputs="codes", loss__critic_samples=samples, loss__critic_negatives=negatives)
+    before = weights_of([model.critic, model.encoders["image"]])
     assert np.isfinite(model.train_step(batch)["mutual_information"].numpy())
-    for old, new in zip(before, weights_of([model.critic, model.image_encoder]), strict=True):
+    for old, new in zip(before, weights_of([model.critic, model.encoders["image"]]), strict=True):
         assert (old != new).any()
 
 
@@ -155,7 +169,11 @@ def test_logits_are_clipped_and_the_clip_can_be_switched_off(batch):
 
 def test_gradients_are_clipped_by_their_joint_norm(batch):
     # Without momentum and decay, the encoders' and decoders' step is rate * clipped gradient.
-    options = {"optimizer__momentum": 0.0, "optimizer__weight_decay": 0.0, "optimizer__gradient_clip_norm": 0.5}
+    options = {
+        "optimizer__momentum": 0.0,
+        "optimizer__weight_decay": 0.0,
+        "optimizer__gradient_clip_norm": 0.5,
+    }
     rates = {f"optimizer__{name}_rate": 1.0 for name in ("encoder", "decoder", "critic")}
     model = make_model(**options, **rates)
     clipped = [v for name in ("encoder", "decoder", "critic") for v in model.grouped_optimizers.groups[name]]

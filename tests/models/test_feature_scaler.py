@@ -26,5 +26,5 @@ def test_unfitted_is_the_identity():
 
 
 def test_equal_rows_cannot_be_scaled():
-    with pytest.raises(ValueError, match="`features` of 'image_scaler' must vary between rows. Received: 4 rows"):
+    with pytest.raises(ValueError, match=r"`features` of 'image_scaler' must vary\. Received: 4 equal rows\."):
         adapted(np.ones((4, 3), np.float32))

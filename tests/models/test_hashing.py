@@ -38,5 +38,5 @@ def test_bad_features_are_named(model):
         model.hash_images(np.zeros((3, 12), np.float32))
     features = np.zeros((5000, 20), np.float32)
     features[4321, 7] = np.nan
-    with pytest.raises(ValueError, match="`image` must be finite. Received: row 4321"):
+    with pytest.raises(ValueError, match=r"`image` must be finite\. Received: row 4321"):
         model.hash_images(features)

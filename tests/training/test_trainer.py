@@ -1,0 +1,109 @@
+import io
+
+import numpy as np
+import pytest
+
+from cmimh_tf.config import get_preset
+from cmimh_tf.data.synthetic import make_synthetic
+from cmimh_tf.overrides import override
+from cmimh_tf.training.divergence import TrainingDiverged
+from cmimh_tf.training.run_folder import load_model
+from cmimh_tf.training.trainer import train_model
+from cmimh_tf.training.validation import pair_score
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return make_synthetic(300, seed=0)
+
+
+def smoke(**values):
+    return override(get_preset("smoke"), {key.replace("__", "."): value for key, value in values.items()})
+
+
+def train(pairs, config, out=None, **options):
+    return train_model(pairs, config, out, progress=io.StringIO(), **options)
+
+
+class StopAfter:
+    """Stands for a kill: leaves `fit` by an exception in the middle of an epoch."""
+
+    def __new__(cls, epoch, batch):
+        import keras
+
+        class Callback(keras.callbacks.Callback):
+            now = 0
+
+            def on_epoch_begin(self, current, logs=None):
+                self.now = current
+
+            def on_train_batch_end(self, current, logs=None):
+                if self.now == epoch and current == batch:
+                    raise KeyboardInterrupt
+
+        return Callback()
+
+
+def test_learns_pairs_that_were_not_trained_on(pairs):
+    trained = train(pairs, smoke(training__epochs=30))
+    unseen = make_synthetic(500, seed=0).take(np.arange(300, 500))
+    score = pair_score(trained.model.hash_images(unseen.image), trained.model.hash_texts(unseen.text))
+    assert score > 0.75
+    assert not [problem for problem in trained.problems if problem.startswith("collapse")]
+    assert [row["epoch"] for row in trained.history] == list(range(1, 31))
+
+
+def test_same_seed_gives_the_same_codes_and_another_seed_others(pairs):
+    codes = [train(pairs, smoke(seed=seed, training__epochs=2)).model.hash_images(pairs.image) for seed in (3, 3, 4)]
+    np.testing.assert_array_equal(codes[0], codes[1])
+    assert (codes[0] != codes[2]).any()
+
+
+@pytest.mark.parametrize("validation_share", [0.0, 0.2])
+def test_a_killed_run_resumes_to_the_same_weights(pairs, tmp_path, validation_share):
+    config = smoke(training__epochs=4, training__validation_share=validation_share)
+    unbroken = train(pairs, config, tmp_path / "unbroken")
+    with pytest.raises(KeyboardInterrupt):
+        train(pairs, config, tmp_path / "broken", callbacks=[StopAfter(epoch=2, batch=1)])
+    resumed = train(pairs, config, tmp_path / "broken")
+    for expected, found in zip(unbroken.model.get_weights(), resumed.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(expected, found)
+    assert resumed.history == unbroken.history
+
+
+def test_a_finished_run_is_not_trained_again(pairs, tmp_path):
+    config = smoke(training__epochs=2)
+    first = train(pairs, config, tmp_path)
+    again = train(pairs, config, tmp_path, callbacks=[StopAfter(epoch=0, batch=0), StopAfter(epoch=1, batch=0)])
+    np.testing.assert_array_equal(first.model.hash_texts(pairs.text), again.model.hash_texts(pairs.text))
+
+
+def test_early_stopping_ends_with_the_best_epochs_weights(pairs, tmp_path):
+    # With a rate of 0 nothing improves after the first epoch.
+    rates = {f"optimizer__{group}_rate": 0.0 for group in ("encoder", "decoder", "critic", "discriminator")}
+    trained = train(
+        pairs, smoke(training__epochs=20, training__validation_share=0.2, training__patience=3, **rates), tmp_path
+    )
+    assert len(trained.history) == 4
+    assert all("validation_score" in row for row in trained.history)
+
+
+def test_nan_stops_the_run_with_step_and_term(pairs, tmp_path):
+    config = smoke(optimizer__encoder_rate=1e30, optimizer__gradient_clip_norm=None, training__epochs=3)
+    with pytest.raises(TrainingDiverged, match=r"diverged at step \d+ \(epoch \d\): .* is not finite") as error:
+        train(pairs, config, tmp_path)
+    assert "checkpoint" in str(error.value)
+    assert not (tmp_path / "model.keras").exists()
+
+
+def test_too_few_pairs_are_refused(pairs):
+    with pytest.raises(ValueError, match="`train` must have at least 2 pairs"):
+        train(pairs.take([0]), smoke())
+
+
+def test_missing_and_foreign_models_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="folder with a finished run"):
+        load_model(tmp_path)
+    (tmp_path / "model.keras").write_bytes(b"not a model")
+    with pytest.raises(ValueError, match="cannot be read as a model"):
+        load_model(tmp_path)
