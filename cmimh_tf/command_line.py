@@ -26,6 +26,7 @@ def run(main: Callable[[argparse.Namespace], int | None], arguments: argparse.Na
     # TensorFlow announces its CPU features and missing GPUs at each start; none of it helps a user.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     warnings.filterwarnings("ignore", category=FutureWarning, module="google.api_core")
+    _swallow_xla_greeting()
     from cmimh_tf.training.divergence import TrainingDiverged
 
     try:
@@ -38,6 +39,21 @@ def run(main: Callable[[argparse.Namespace], int | None], arguments: argparse.Na
     except KeyboardInterrupt:
         print("stopped; the same command goes on from the last checkpoint", file=sys.stderr)
         sys.exit(130)
+
+
+def _swallow_xla_greeting() -> None:
+    """Compiles a trifle with standard error closed: XLA's first use prints four lines that no log level holds back."""
+    import tensorflow as tf
+
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            tf.function(lambda x: x + 1.0, jit_compile=True)(tf.constant(0.0))
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def add_config_flags(parser: argparse.ArgumentParser) -> None:

@@ -86,19 +86,17 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class NeighbourhoodConfig:
-    """What training takes from the nearest other pairs; `neighbours=0` is the paper, each pair alone.
+    """What a code reconstructs besides its own pair; `neighbours=0` is the paper, each pair alone.
 
     Attributes:
         neighbours: how many nearest pairs, in both feature spaces together, make a neighbourhood.
         text_similarity_weight: weight of the texts' similarity against the images', between 0 and 1.
         own_share: a pair's own share of what it reconstructs; the rest is the mean of its neighbours.
-        swap_share: share of the pairs in a batch whose text is that of a random neighbour.
     """
 
     neighbours: int = 20
     text_similarity_weight: float = 0.6
     own_share: float = 0.3
-    swap_share: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ _POSITIVE = {
     "training.patience",
 }  # fmt: skip
 
-_SHARES = {"neighbourhood.text_similarity_weight", "neighbourhood.own_share", "neighbourhood.swap_share"}
+_SHARES = {"neighbourhood.text_similarity_weight", "neighbourhood.own_share"}
 
 
 def _check_range(key: str, value: Any) -> None:

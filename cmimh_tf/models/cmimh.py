@@ -1,6 +1,6 @@
 """The CMIMH model: encoders, decoders, critic and discriminators, trained together in one step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -71,6 +71,7 @@ class CMIMH(keras.Model):
         self.cross_decoders: dict[str, Decoder] = {}
         self.discriminators: dict[str, Discriminator] = {}
         self.critic: Critic | None = None
+        self.compiled_logits: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {}
         for position, (name, units) in enumerate((("image", image_units), ("text", text_units))):
             # Every network has its own range of seeds, so that switching one off leaves the others as they were.
             seed = 1000 * self.config.seed + 100 * position
@@ -170,16 +171,7 @@ class CMIMH(keras.Model):
                 for name in MODALITIES
             }
             codes = {name: sample_codes(logits[name], seed) for name, seed in zip(MODALITIES, seeds[:2], strict=True)}
-        if weights.reconstruction_weight:
-            errors = [reconstruction_loss(targets[name], self.decoders[name](codes[name])) for name in MODALITIES]
-            losses["reconstruction"] = tf.add_n(errors)
-        if weights.cross_reconstruction_weight:
-            cross_decoders = self.cross_decoders or self.decoders
-            errors = [
-                reconstruction_loss(targets[name], cross_decoders[name](codes[other]))
-                for name, other in zip(MODALITIES, reversed(MODALITIES), strict=True)
-            ]
-            losses["cross_reconstruction"] = tf.add_n(errors)
+            losses.update(self._reconstructions(codes, targets))
         if self.critic is not None:
             losses["mutual_information"] = self.critic.mutual_information(
                 logits["image"], logits["text"], weights, seeds[2:4]
@@ -282,12 +274,38 @@ class CMIMH(keras.Model):
             "text_units": self.text_units,
         }
 
+    def _compiled_logits(self, name: str) -> Callable[[tf.Tensor], tf.Tensor]:
+        """The encoder of a modality as one graph for any number of rows, made on first use."""
+        if name not in self.compiled_logits:
+            function = self.image_logits if name == "image" else self.text_logits
+            units = self.image_units if name == "image" else self.text_units
+            self.compiled_logits[name] = tf.function(function, [tf.TensorSpec([None, units], tf.float32)])
+        return self.compiled_logits[name]
+
+    def _reconstructions(self, codes: Batch, targets: Batch) -> Losses:
+        """Both modalities' features from their own codes, and from each other's."""
+        weights = self.config.loss
+        own_errors, cross_errors = [], []
+        for name, other in zip(MODALITIES, reversed(MODALITIES), strict=True):
+            if weights.reconstruction_weight and weights.cross_reconstruction_weight and not self.cross_decoders:
+                # One pass over both codes: the decoder's weights and their gradients are read and written once.
+                decoded = self.decoders[name](tf.concat([codes[name], codes[other]], axis=0))
+                own, cross = tf.split(decoded, 2)
+            else:
+                own = self.decoders[name](codes[name]) if weights.reconstruction_weight else None
+                cross_decoders = self.cross_decoders or self.decoders
+                cross = cross_decoders[name](codes[other]) if weights.cross_reconstruction_weight else None
+            own_errors += [reconstruction_loss(targets[name], own)] if own is not None else []
+            cross_errors += [reconstruction_loss(targets[name], cross)] if cross is not None else []
+        errors = {"reconstruction": own_errors, "cross_reconstruction": cross_errors}
+        return {name: tf.add_n(values) for name, values in errors.items() if values}
+
     def _independence(self, probs: Mapping[str, tf.Tensor], seeds: Sequence[tf.Tensor]) -> Losses:
         """Total correlation of both modalities, and the loss of the discriminators that estimate it."""
         correlations, own_losses = [], []
         for (name, discriminator), seed in zip(self.discriminators.items(), seeds, strict=True):
-            on_probs = discriminator(probs[name])
-            on_shuffled = discriminator(shuffle_bits(tf.stop_gradient(probs[name]), seed))
+            shuffled = shuffle_bits(tf.stop_gradient(probs[name]), seed)
+            on_probs, on_shuffled = tf.split(discriminator(tf.concat([probs[name], shuffled], axis=0)), 2)
             correlations.append(total_correlation(on_probs))
             own_losses.append(discriminator_loss(on_probs, on_shuffled))
         return {"total_correlation": tf.add_n(correlations), "discriminator": tf.add_n(own_losses)}

@@ -1,8 +1,8 @@
-"""The neighbourhood of each training pair: what it reconstructs, and which texts it may also be paired with.
+"""The neighbourhood of each training pair: what its codes reconstruct.
 
-The paper trains on each pair alone, so that a code spends bits on what is peculiar to one picture or one sentence.
-Without labels, the nearest pairs in both feature spaces together are the best guess at what a label would say:
-reconstructing their mean, and now and then taking the text of one of them, keeps the information that neighbours share.
+The paper trains each pair to reconstruct itself, so that a code spends bits on what is peculiar to one picture or one
+sentence. Without labels, the nearest pairs in both feature spaces together are the best guess at what a label would
+say: reconstructing their mean keeps the information that neighbours share.
 """
 
 from dataclasses import dataclass
@@ -17,15 +17,13 @@ _SAMPLED_ROWS = 2000
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Neighbours and reconstruction targets of the training pairs.
+    """What the codes of the training pairs reconstruct.
 
     Attributes:
-        rows: int32 [pairs, neighbours], nearest first; an item is not its own neighbour.
         image_targets: float32 [pairs, image_units].
         text_targets: float32 [pairs, text_units].
     """
 
-    rows: np.ndarray
     image_targets: np.ndarray
     text_targets: np.ndarray
 
@@ -46,7 +44,6 @@ def find_neighbourhood(image: np.ndarray, text: np.ndarray, options: Neighbourho
         return None
     rows = nearest_pairs(image, text, count, options.text_similarity_weight)
     return Neighbourhood(
-        rows,
         neighbourhood_targets(image, rows, options.own_share),
         neighbourhood_targets(text, rows, options.own_share),
     )

@@ -103,7 +103,6 @@ def train_model(
                 first_epoch,
                 epochs,
                 find_neighbourhood(fitted.image, fitted.text, config.neighbourhood),
-                config.neighbourhood.swap_share,
             ),
             shuffle=False,
             steps_per_epoch=steps,

@@ -60,4 +60,7 @@ def test_switched_off_or_alone():
     assert find_neighbourhood(features, features, NeighbourhoodConfig()) is None
     many = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
     assert find_neighbourhood(many, many, NeighbourhoodConfig(neighbours=0)) is None
-    assert find_neighbourhood(many, many, NeighbourhoodConfig(neighbours=20)).rows.shape == (9, 8)
+    # More neighbours than there are others: all of them.
+    targets = find_neighbourhood(many, many, NeighbourhoodConfig(neighbours=20, own_share=0.0)).image_targets
+    centred = many - many.mean(axis=0)
+    np.testing.assert_allclose(targets - many.mean(axis=0), -centred, atol=1e-5)
