@@ -49,4 +49,8 @@ def training_batches(
         return {name: tf.gather(values, rows) for name, values in columns.items()}
 
     epochs = tf.data.Dataset.range(first_epoch, last_epoch, output_type=tf.int32).flat_map(one_epoch)
-    return epochs.map(take).prefetch(2)
+    options = tf.data.Options()
+    options.deterministic = True
+    # There is nothing to tune, and after some minutes the tuner's thread delays the end of `fit` by up to one more.
+    options.autotune.enabled = False
+    return epochs.map(take).prefetch(2).with_options(options)

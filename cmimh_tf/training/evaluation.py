@@ -43,7 +43,7 @@ def hash_pairs(model: CMIMH, data: PairedData) -> CodedItems:
     return CodedItems(model.hash_images(data.image), model.hash_texts(data.text), data.labels)
 
 
-def code_statistics(model: CMIMH, data: PairedData, codes: CodedItems) -> dict[str, dict[str, float]]:
+def code_statistics(model: CMIMH, data: PairedData, codes: CodedItems) -> dict[str, dict[str, float | None]]:
     """How the bits of each modality are distributed; the last two over the first 10,000 rows.
 
     Args:
@@ -52,16 +52,16 @@ def code_statistics(model: CMIMH, data: PairedData, codes: CodedItems) -> dict[s
         codes: their codes.
 
     Returns:
-        For "image" and "text": correlation_mse, bit_balance, constant_bits, saturated_share, and, when the model has
-        discriminators, total_correlation.
+        For "image" and "text": correlation_mse (None when fewer than two bits vary), bit_balance, constant_bits,
+        saturated_share, and, when the model has discriminators, total_correlation.
     """
     probs = model({"image": data.image[:_STATISTICS_ROWS], "text": data.text[:_STATISTICS_ROWS]})
-    statistics = {}
+    statistics: dict[str, dict[str, float | None]] = {}
     for modality in MODALITIES:
         packed = codes.codes(modality)
         modality_probs: tf.Tensor = probs[f"{modality}_probs"]
         statistics[modality] = {
-            "correlation_mse": correlation_mse(packed),
+            "correlation_mse": _finite_or_none(correlation_mse(packed)),
             "bit_balance": bit_balance(packed),
             "constant_bits": constant_bits(packed),
             "saturated_share": saturated_share(modality_probs.numpy()),
@@ -70,3 +70,7 @@ def code_statistics(model: CMIMH, data: PairedData, codes: CodedItems) -> dict[s
             logits = np.asarray(model.discriminators[modality](modality_probs))
             statistics[modality]["total_correlation"] = total_correlation_estimate(logits)
     return statistics
+
+
+def _finite_or_none(value: float) -> float | None:
+    return value if np.isfinite(value) else None
