@@ -20,8 +20,8 @@ help:  ## list the targets
 install:  ## create .venv and install the lock and the project, unless that is done
 	@PYTHON="$(PYTHON)" sh scripts/install.sh
 
-run: install  ## train and evaluate on the embedded emoji data set, into runs/emoji
-	@$(BIN)/python -m cmimh_tf.train --data emoji --out runs/emoji $(ARGS)
+run: install  ## run the pipeline on the embedded emoji data set, into runs/pipeline/emoji
+	@$(BIN)/python pipeline/run_local.py $(ARGS)
 
 test: install  ## run the tests
 	@$(BIN)/python -m pytest --quiet --durations=10 $(ARGS)

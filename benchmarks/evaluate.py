@@ -29,9 +29,7 @@ SEARCH_DEPTH = 1000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bits", type=int, default=32, help="code length")
     parser.add_argument("--queries", type=int, default=2_000)
     parser.add_argument("--database", type=int, default=186_577)
@@ -75,9 +73,7 @@ def make_items(num_items: int, code_length: int, seed: int) -> CodedItems:
     rng = np.random.default_rng(seed)
     rates = 0.3 / np.arange(1, NUM_LABELS + 1) ** 0.75
     labels = rng.random((num_items, NUM_LABELS), np.float32) < rates
-    projected = (labels - rates).astype(np.float32) @ rng.standard_normal(
-        (NUM_LABELS, code_length), np.float32
-    )
+    projected = (labels - rates).astype(np.float32) @ rng.standard_normal((NUM_LABELS, code_length), np.float32)
     image_codes, text_codes = (
         pack_bits(projected + 0.5 * rng.standard_normal(projected.shape, np.float32) >= 0) for _ in range(2)
     )

@@ -46,20 +46,13 @@ def report(title: str, figures: Sequence[Figure], json_path: Path | None = None)
         raise ValueError(f"`figures` must hold one that is named 'ratio'. Received: names={names}.")
     print(_table(title, figures))
     if json_path is not None:
-        _write_atomically(
-            json_path, json.dumps({figure.name: figure.value for figure in figures}, indent=2) + "\n"
-        )
+        _write_atomically(json_path, json.dumps({figure.name: figure.value for figure in figures}, indent=2) + "\n")
 
 
 def _table(title: str, figures: Sequence[Figure]) -> str:
-    rows = [
-        (figure.meaning, f"{figure.value:,.3g} {figure.unit}".strip(), _verdict(figure)) for figure in figures
-    ]
+    rows = [(figure.meaning, f"{figure.value:,.3g} {figure.unit}".strip(), _verdict(figure)) for figure in figures]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [
-        f"  {meaning:<{widths[0]}}  {value:>{widths[1]}}  {verdict}".rstrip()
-        for meaning, value, verdict in rows
-    ]
+    lines = [f"  {meaning:<{widths[0]}}  {value:>{widths[1]}}  {verdict}".rstrip() for meaning, value, verdict in rows]
     return "\n".join([title, *lines])
 
 

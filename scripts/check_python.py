@@ -35,11 +35,8 @@ def find_problem(python, implementation, system, machine, glibc, has_venv, has_c
             "Received: {} on {}.".format(system, machine)
         )
     if glibc < MINIMUM_GLIBC:
-        return (
-            "The C library must be glibc 2.28 or newer (Debian 10, Ubuntu 20.04, RHEL 8). "
-            "Received: {}.".format(
-                "glibc " + ".".join(map(str, glibc)) if glibc else "another one, such as musl"
-            )
+        return "The C library must be glibc 2.28 or newer (Debian 10, Ubuntu 20.04, RHEL 8). Received: {}.".format(
+            "glibc " + ".".join(map(str, glibc)) if glibc else "another one, such as musl"
         )
     if implementation != "CPython" or tuple(python[:2]) not in SUPPORTED_PYTHONS:
         return (

@@ -59,7 +59,7 @@ $venv/bin/python -m pip install --quiet --disable-pip-version-check "uv==$uv_ver
     fail "uv $uv_version could not be installed from PyPI; is there a network connection?"
 # --no-deps: the lock is complete, and its overrides contradict what tfx declares. The lock also holds the
 # setuptools and wheel that source packages are built with.
-$venv/bin/uv pip install --quiet --python $venv/bin/python --no-deps --build-constraints $lock -r $lock
+$venv/bin/uv pip install --quiet --compile-bytecode --python $venv/bin/python --no-deps --build-constraints $lock -r $lock
 $venv/bin/uv pip install --quiet --python $venv/bin/python --no-deps --no-build-isolation --editable .
 wanted >$stamp.new
 mv $stamp.new $stamp

@@ -139,13 +139,11 @@ class CMIMH(keras.Model):
 
     def hash_images(self, image: np.ndarray) -> np.ndarray:
         """Packed codes of image features, in constant memory: uint8 [rows, code_length / 8]."""
-        return hash_in_blocks(
-            partial(self.code_logits, "image"), image, self.image_units, self.config.code_length, "image"
-        )
+        return self._hash("image", image, self.image_units)
 
     def hash_texts(self, text: np.ndarray) -> np.ndarray:
         """Packed codes of text features, in constant memory: uint8 [rows, code_length / 8]."""
-        return hash_in_blocks(partial(self.code_logits, "text"), text, self.text_units, self.config.code_length, "text")
+        return self._hash("text", text, self.text_units)
 
     def compute_losses(self, batch: Batch, training: bool) -> Losses:
         """The unweighted terms of the objective; terms with weight 0 are left out.
@@ -274,13 +272,13 @@ class CMIMH(keras.Model):
             "text_units": self.text_units,
         }
 
-    def _compiled_logits(self, name: str) -> Callable[[tf.Tensor], tf.Tensor]:
-        """The encoder of a modality as one graph for any number of rows, made on first use."""
+    def _hash(self, name: str, features: np.ndarray, units: int) -> np.ndarray:
         if name not in self.compiled_logits:
-            function = self.image_logits if name == "image" else self.text_logits
-            units = self.image_units if name == "image" else self.text_units
-            self.compiled_logits[name] = tf.function(function, [tf.TensorSpec([None, units], tf.float32)])
-        return self.compiled_logits[name]
+            # One graph for any number of rows, made on first use: it fuses bias and activation into the products.
+            self.compiled_logits[name] = tf.function(
+                partial(self.code_logits, name), [tf.TensorSpec([None, units], tf.float32)]
+            )
+        return hash_in_blocks(self.compiled_logits[name], features, units, self.config.code_length, name)
 
     def _reconstructions(self, codes: Batch, targets: Batch) -> Losses:
         """Both modalities' features from their own codes, and from each other's."""

@@ -142,7 +142,7 @@ def _codes(content: ReportContent) -> str:
     for key, (title, remark) in _STATISTICS.items():
         if not all(key in values for values in statistics.values()) or not statistics:
             continue
-        cells = "".join(f"<td>{values[key]:.3g}</td>" for values in statistics.values())
+        cells = "".join(f"<td>{_number(values[key])}</td>" for values in statistics.values())
         rows.append(f'<tr><th scope=row>{title} <small class="none">{remark}</small></th>{cells}</tr>')
     head = "".join(f"<th scope=col>{modality}</th>" for modality in statistics)
     table = f'<div class="scroll"><table><tr><th></th>{head}</tr>{"".join(rows)}</table></div>' if rows else ""
@@ -186,6 +186,10 @@ def _item(item: Item) -> str:
 
 def _kind(item: Item) -> str:
     return "good" if item.is_relevant else "bad"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
 
 
 def _json(value: Any) -> str:

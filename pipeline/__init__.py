@@ -1,0 +1,1 @@
+"""The TFX pipeline from paired data to a blessed model in a TF Serving directory."""

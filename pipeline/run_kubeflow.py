@@ -1,0 +1,77 @@
+"""Compiles the same pipeline for Kubeflow Pipelines v2 or Vertex AI: `python pipeline/run_kubeflow.py --help`."""
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+
+if __name__ == "__main__":
+    # The script's own folder comes first on the path, from where `pipeline` cannot be imported.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from cmimh_tf import command_line
+
+_EPILOG = """\
+example:
+  python pipeline/run_kubeflow.py --data /data/pairs.npz --root gs://bucket/cmimh --image registry/cmimh:1 \\
+      --beam runner=DataflowRunner --beam project=PROJECT --output cmimh.json
+
+Needs one more package, in requirements-kubeflow.txt. The image must hold this project and its lock, and --data must be
+a path that its workers see, such as a mounted volume.
+"""
+
+
+def main() -> None:
+    """Parses the flags and compiles."""
+    parser = argparse.ArgumentParser(
+        prog="python pipeline/run_kubeflow.py",
+        description="Writes the pipeline's specification, to be submitted to Kubeflow Pipelines v2 or Vertex AI.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--data", required=True, metavar="PATH", help="where workers find the pairs, or `emoji`")
+    parser.add_argument("--root", required=True, metavar="URI", help="where artifacts go, such as gs://bucket/cmimh")
+    parser.add_argument(
+        "--serving", metavar="URI", help="where models are pushed (default: <root>/serving_model/cmimh)"
+    )
+    parser.add_argument("--image", required=True, metavar="NAME", help="container image with this project")
+    parser.add_argument("--name", default="cmimh", help="of the pipeline")
+    parser.add_argument("--output", type=Path, default=Path("cmimh_pipeline.json"), metavar="FILE")
+    parser.add_argument(
+        "--beam", action="append", default=[], metavar="KEY=VALUE", help="argument for Beam (repeatable)"
+    )
+    command_line.add_config_flags(parser)
+    command_line.run(_compile, parser.parse_args())
+
+
+def _compile(arguments: argparse.Namespace) -> None:
+    # What Google's libraries say about their own future.
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    from pipeline.dag import PipelineOptions, create_pipeline
+
+    try:
+        from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as kubeflow
+    except ImportError as error:
+        raise ImportError(
+            f"{error}. Install with: .venv/bin/uv pip install --no-deps -r requirements-kubeflow.txt"
+        ) from error
+
+    config = command_line.config_from_flags(arguments)
+    pipeline = create_pipeline(
+        arguments.name,
+        arguments.root,
+        arguments.serving or f"{arguments.root.rstrip('/')}/serving_model/cmimh",
+        PipelineOptions(source=arguments.data, config=config),
+        beam_pipeline_args=[f"--{argument}" for argument in arguments.beam],
+    )
+    runner = kubeflow.KubeflowV2DagRunner(
+        config=kubeflow.KubeflowV2DagRunnerConfig(default_image=arguments.image),
+        output_dir=str(arguments.output.absolute().parent),
+        output_filename=arguments.output.name,
+    )
+    runner.run(pipeline, write_out=True)
+    print(f"specification: {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Hashes through a server, ours or TF Serving itself, over REST or gRPC: a class, and a command.
+
+python -m serving.client image photo.jpg
+python -m serving.client text "a dog on a beach" --url grpc://127.0.0.1:8500
+python -m serving.client vectors features.npz --out codes.npz
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from serving.transports import Endpoint, ServerError, connect
+
+RETRIED_STATUSES = (429, 503, "RESOURCE_EXHAUSTED", "UNAVAILABLE")
+
+
+class HashingClient:
+    """Codes of vectors, picture files and captions. Hashing changes nothing, so every request may be repeated.
+
+    Args:
+        url: `http://host:8501`, or `grpc://host:8500`; `https` and `grpcs` for TLS.
+        model: its name on the server.
+        version, label: of the model; at most one of them, by default the newest.
+        timeout: seconds for one request.
+        retries: how often one is repeated when the server is busy (429), not available (503) or out of reach.
+        backoff: seconds before the first repetition, doubled before each further one.
+        batch_rows: rows that one request carries.
+        token: bearer token.
+        certificate: PEM file of the authority that signed the server's certificate, if it is not a public one.
+
+    Example:
+        >>> with HashingClient("http://127.0.0.1:8501") as client:
+        ...     codes = client.hash_captions(["a dog on a beach"])  # uint8 [1, code_length / 8]
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8501",
+        *,
+        model: str = "cmimh",
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float = 10.0,
+        retries: int = 3,
+        backoff: float = 0.1,
+        batch_rows: int = 64,
+        token: str | None = None,
+        certificate: str | os.PathLike[str] | None = None,
+    ):
+        for name, value in {"timeout": timeout, "batch_rows": batch_rows}.items():
+            if not value > 0:
+                raise ValueError(f"`{name}` must be positive. Received: {name}={value}.")
+        self._retries, self._backoff, self._batch_rows = retries, backoff, batch_rows
+        self._transport = connect(Endpoint(url, model, version, label, timeout, token, certificate))
+
+    def hash_images(self, vectors: np.ndarray) -> np.ndarray:
+        """Image vectors [N, width] -> uint8 [N, code_length / 8]."""
+        return self._hash("hash_image_float_bytes", _row_bytes(vectors))
+
+    def hash_texts(self, vectors: np.ndarray) -> np.ndarray:
+        """Text vectors [N, width] -> uint8 [N, code_length / 8]."""
+        return self._hash("hash_text_float_bytes", _row_bytes(vectors))
+
+    def hash_image_files(self, paths: Sequence[str | os.PathLike[str]]) -> np.ndarray:
+        """Encoded pictures (JPEG, PNG, GIF, BMP) -> uint8 [N, code_length / 8]."""
+        return self._hash("hash_image_bytes", [Path(path).read_bytes() for path in paths])
+
+    def hash_captions(self, captions: Sequence[str]) -> np.ndarray:
+        """Strings -> uint8 [N, code_length / 8]."""
+        return self._hash("hash_caption", [caption.encode("utf-8") for caption in captions])
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+
+    def __enter__(self) -> HashingClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _hash(self, signature: str, rows: Sequence[bytes]) -> np.ndarray:
+        if not rows:
+            raise ValueError("There must be at least one row to hash. Received: none.")
+        codes = [
+            code
+            for start in range(0, len(rows), self._batch_rows)
+            for code in self._with_retries(signature, rows[start : start + self._batch_rows])
+        ]
+        return np.frombuffer(b"".join(codes), np.uint8).reshape(len(rows), -1)
+
+    def _with_retries(self, signature: str, rows: Sequence[bytes]) -> list[bytes]:
+        for attempt in range(self._retries + 1):
+            try:
+                return self._transport.predict(signature, rows)
+            except ServerError as error:
+                if attempt == self._retries or error.status not in RETRIED_STATUSES:
+                    raise
+            time.sleep(self._backoff * 2**attempt)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _row_bytes(vectors: np.ndarray) -> list[bytes]:
+    vectors = np.asarray(vectors)
+    if vectors.ndim != 2:
+        raise ValueError(f"`vectors` must have shape [rows, width]. Received: {vectors.shape}.")
+    return [row.tobytes() for row in np.ascontiguousarray(vectors, "<f4")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command: one line `code<TAB>input` for each picture or text, or an .npz of codes."""
+    parser = argparse.ArgumentParser(
+        prog="python -m serving.client", description="Hashes through a server.", epilog=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("what", choices=("image", "text", "vectors"), help="what the inputs are")
+    parser.add_argument("inputs", nargs="+", help="picture files, texts, or one .npz with `image` and `text`")
+    parser.add_argument("--url", default="http://127.0.0.1:8501", help="http(s):// or grpc(s):// (%(default)s)")
+    parser.add_argument("--model", default="cmimh", help="name on the server (%(default)s)")
+    parser.add_argument("--version", type=int, help="of the model (default: the newest)")
+    parser.add_argument("--label", help="of the model's version, such as stable")
+    parser.add_argument("--timeout", type=float, default=10.0, metavar="S", help="for a request (%(default)s)")
+    parser.add_argument("--retries", type=int, default=3, metavar="N", help="when the server is busy (%(default)s)")
+    parser.add_argument("--token", default=os.environ.get("CMIMH_SERVING_TOKEN"), help="bearer token")
+    parser.add_argument("--certificate", metavar="FILE", help="PEM of the authority that signed the server's")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the .npz to write, for vectors")
+    flags = vars(parser.parse_args(arguments))
+    what, inputs, out = flags.pop("what"), flags.pop("inputs"), flags.pop("out")
+    if (what == "vectors") != (out is not None) or (what == "vectors" and len(inputs) != 1):
+        parser.error("`vectors` takes one .npz and --out; `image` and `text` print their codes.")
+    try:
+        with HashingClient(flags.pop("url"), **flags) as client:
+            for line in _run(client, what, inputs, out):
+                print(line)
+    except (ServerError, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _run(client: HashingClient, what: str, inputs: Sequence[str], out: Path | None) -> Iterator[str]:
+    if what == "vectors":
+        from cmimh_tf.atomic import write_npz
+
+        assert out is not None
+        with np.load(inputs[0]) as arrays:
+            hashers: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+                "image": client.hash_images, "text": client.hash_texts,
+            }  # fmt: skip
+            codes = {f"{name}_codes": hasher(arrays[name]) for name, hasher in hashers.items() if name in arrays}
+        if not codes:
+            raise ValueError(f"{inputs[0]} must hold `image` or `text`. Received: neither.")
+        write_npz(out, **codes)
+        yield f"{', '.join(codes)}: {out}"
+        return
+    codes_of = client.hash_image_files if what == "image" else client.hash_captions
+    for item, code in zip(inputs, codes_of(inputs), strict=True):
+        yield f"{code.tobytes().hex()}\t{item}"
+
+
+if __name__ == "__main__":
+    main()

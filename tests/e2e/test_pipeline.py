@@ -1,0 +1,147 @@
+"""The whole pipeline as a user runs it: killed while it trains, resumed, pushed, and the pushed codes compared."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cmimh_tf.data import make_splits, make_synthetic, save_npz
+
+ROOT = Path(__file__).resolve().parents[2]
+NUM_PAIRS = 240
+
+
+def command(folder, *flags):
+    script = str(ROOT / "pipeline" / "run_local.py")
+    return [sys.executable, script, "--data", "pairs.npz", "--root", str(folder / "root"), "--preset", "smoke", *flags]
+
+
+def environment():
+    # Without PYTHONPATH: the script has to find its packages from a bare clone.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1"}
+
+
+def run(folder, *flags):
+    return subprocess.run(
+        command(folder, *flags), cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
+
+
+def kill_in_training(folder, *flags):
+    """Kills the process group after the second epoch, and returns what it had said."""
+    said = []
+    with subprocess.Popen(
+        command(folder, *flags),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        for line in process.stdout:
+            said.append(line)
+            if line.startswith("epoch 2/"):
+                os.killpg(process.pid, signal.SIGKILL)
+                break
+    return "".join(said)
+
+
+def outcomes(output):
+    """{component: "run" or "cached"} from the lines of a run."""
+    words = [line.split() for line in output.splitlines() if line.startswith("  ")]
+    return {line[0]: line[1] for line in words if len(line) > 2 and line[1] in ("run", "cached")}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pipeline")
+    save_npz(path / "pairs.npz", make_synthetic(NUM_PAIRS, seed=1, image_dim=12, text_dim=8))
+    return path
+
+
+@pytest.mark.e2e
+def test_killed_run_resumes_pushes_and_serves_the_trainers_codes(folder):
+    said = kill_in_training(folder)
+    assert outcomes(said)["Transform"] == "run", said
+    assert "Trainer" not in outcomes(said)
+    assert not (folder / "root" / "serving_model").exists()
+
+    resumed = run(folder)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    told = outcomes(resumed.stdout)
+    assert [told[name] for name in ("PairExampleGen", "StatisticsGen", "Transform", "Trainer")] == [
+        "cached", "cached", "cached", "run"
+    ]  # fmt: skip
+    # It went on where it had been killed.
+    assert "epoch 1/" not in resumed.stdout
+    assert "epoch 5/5" in resumed.stdout
+    assert resumed.stderr == ""
+    for line in ("blessed: ", "model:  root/serving_model/cmimh/1", "report: root/", "image_to_text"):
+        assert line in resumed.stdout
+    compare_codes(folder)
+
+
+def compare_codes(folder):
+    """The pushed model, given raw vectors, must give the codes of the Trainer's model for transformed ones."""
+    import tensorflow as tf
+
+    from cmimh_tf.training.run_folder import load_model
+    from pipeline.saved_model_hashing import hash_split
+
+    (version,) = (folder / "root" / "serving_model" / "cmimh").iterdir()
+    config = json.loads((version / "assets.extra" / "config.json").read_text())
+    assert config["image_width"] == 12
+    artifacts = folder / "root" / "artifacts"
+    (examples,) = (artifacts / "PairExampleGen" / "examples").iterdir()
+    (transformed,) = (artifacts / "Transform" / "transformed_examples").iterdir()
+    (model_run,) = (path.parent for path in (artifacts / "Trainer" / "model_run").glob("*/model.keras"))
+    pushed = hash_split(version, str(examples), "query")
+    assert len(pushed) == len(make_splits(NUM_PAIRS, 0).query)
+
+    spec = {
+        "image": tf.io.FixedLenFeature([12], tf.float32),
+        "text": tf.io.FixedLenFeature([8], tf.float32),
+        "position": tf.io.FixedLenFeature([], tf.int64),
+    }
+    files = [str(path) for path in (transformed / "Split-query").iterdir()]
+    rows = [tf.io.parse_single_example(row, spec) for row in tf.data.TFRecordDataset(files, "GZIP")]
+    rows.sort(key=lambda row: int(row["position"]))
+    model = load_model(model_run)
+    image, text = (np.stack([row[name].numpy() for row in rows]) for name in ("image", "text"))
+    np.testing.assert_array_equal(pushed.image_codes, model.hash_images(image))
+    np.testing.assert_array_equal(pushed.text_codes, model.hash_texts(text))
+
+
+def run_in_process(folder, monkeypatch, capfd, *flags):
+    """The same command without a new process, which would import everything again."""
+    from pipeline import run_local
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", command(folder, *flags)[1:])
+    with pytest.raises(SystemExit) as exit_info:
+        run_local.main()
+    return exit_info.value.code, capfd.readouterr().out
+
+
+@pytest.mark.e2e
+@pytest.mark.filterwarnings("ignore")
+def test_better_model_replaces_the_baseline_and_ruined_one_does_not(folder, monkeypatch, capfd):
+    versions = folder / "root" / "serving_model" / "cmimh"
+    code, said = run_in_process(folder, monkeypatch, capfd, "--epochs", "20")
+    assert code == 0, said
+    assert "the blessed model's" in said
+    assert outcomes(said)["Transform"] == "cached"
+    assert sorted(path.name for path in versions.iterdir()) == ["1", "2"]
+
+    ruin = ("--set", "loss.mutual_information_weight=0", "--set", "optimizer.encoder_rate=0")
+    code, said = run_in_process(folder, monkeypatch, capfd, *ruin)
+    assert code == 3, said
+    assert "not blessed: " in said
+    assert "model:  not pushed" in said
+    assert sorted(path.name for path in versions.iterdir()) == ["1", "2"]

@@ -1,0 +1,65 @@
+"""Versions appear whole, in order, and once."""
+
+import pytest
+from tfx.components.pusher import executor as tfx_executor
+from tfx.types import standard_artifacts
+from tfx.utils import json_utils
+
+from pipeline.components import atomic_pusher
+from pipeline.components.atomic_pusher import AtomicPusherExecutor, push
+
+
+@pytest.fixture
+def model(tmp_path):
+    folder = tmp_path / "model" / "Format-Serving"
+    (folder / "variables").mkdir(parents=True)
+    (folder / "saved_model.pb").write_bytes(b"graph")
+    (folder / "variables" / "v").write_bytes(b"1")
+    return folder
+
+
+def test_versions_count_up_when_the_model_changes(model, tmp_path):
+    base = tmp_path / "serving"
+    assert push(model, base).name == "1"
+    assert push(model, base).name == "1"
+    (model / "variables" / "v").write_bytes(b"2")
+    assert push(model, base).name == "2"
+    assert (base / "2" / "variables" / "v").read_bytes() == b"2"
+    assert sorted(path.name for path in base.iterdir()) == ["1", "2"]
+
+
+def test_killed_push_leaves_no_version(model, tmp_path, monkeypatch):
+    base = tmp_path / "serving"
+
+    def killed(source, target):
+        target.mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(atomic_pusher.shutil, "copytree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        push(model, base)
+    assert not any(path.name.isdecimal() for path in base.iterdir())
+    monkeypatch.undo()
+    assert push(model, base).name == "1"
+    assert [path.name for path in base.iterdir()] == ["1"]
+
+
+@pytest.mark.parametrize(("model_blessed", "infra_blessed", "pushed"), [(1, 1, 1), (0, 1, 0), (1, 0, 0)])
+def test_only_a_blessed_model_is_pushed(model, tmp_path, model_blessed, infra_blessed, pushed):
+    artifacts = {
+        "model": standard_artifacts.Model(),
+        "model_blessing": standard_artifacts.ModelBlessing(),
+        "infra_blessing": standard_artifacts.InfraBlessing(),
+        "pushed_model": standard_artifacts.PushedModel(),
+    }
+    artifacts["model"].uri = str(model.parent)
+    artifacts["model_blessing"].set_int_custom_property("blessed", model_blessed)
+    artifacts["infra_blessing"].set_int_custom_property("blessed", infra_blessed)
+    artifacts["pushed_model"].uri = str(tmp_path / "pushed")
+    destination = {"filesystem": {"base_directory": str(tmp_path / "serving")}}
+    inputs = {name: [artifacts[name]] for name in ("model", "model_blessing", "infra_blessing")}
+    AtomicPusherExecutor(tfx_executor.Executor.Context()).Do(
+        inputs, {"pushed_model": [artifacts["pushed_model"]]}, {"push_destination": json_utils.dumps(destination)}
+    )
+    assert artifacts["pushed_model"].get_int_custom_property("pushed") == pushed
+    assert (tmp_path / "serving" / "1").exists() is bool(pushed)

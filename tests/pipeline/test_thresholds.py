@@ -1,0 +1,43 @@
+"""When a model is blessed, by hand-made scores."""
+
+import pytest
+
+from pipeline.thresholds import Thresholds, judge
+
+
+def labelled(image_to_text, text_to_image, chance=0.1):
+    return {"labels": True, "chance": chance,
+            "map_at_1000": {"image_to_text": image_to_text, "text_to_image": text_to_image}}  # fmt: skip
+
+
+def unlabelled(recall, num_queries=100):
+    return {"labels": False, "num_queries": num_queries,
+            "recall_one_at_10": {"image_to_text": recall, "text_to_image": recall}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("metrics", "baseline", "thresholds", "blessed"),
+    [
+        (labelled(0.5, 0.3), None, Thresholds(), True),
+        (labelled(0.11, 0.12), None, Thresholds(), False),  # below 0.1 + 0.05 * 0.9
+        (labelled(0.5, 0.3), labelled(0.45, 0.35), Thresholds(most_drop=0), True),  # as good
+        (labelled(0.5, 0.3), labelled(0.5, 0.31), Thresholds(most_drop=0), False),
+        (labelled(0.5, 0.3), labelled(0.5, 0.31), Thresholds(most_drop=0.01), True),
+        (labelled(0.5, 0.3), None, Thresholds(least_score=0.41), False),
+        (labelled(0.91, 0.91, chance=0.9), None, Thresholds(), True),
+        (labelled(0.9, 0.9, chance=0.9), None, Thresholds(), False),
+        (unlabelled(0.2), None, Thresholds(), True),
+        (unlabelled(0.11), None, Thresholds(), False),  # chance is 0.1
+    ],
+)
+def test_verdict(metrics, baseline, thresholds, blessed):
+    assert judge(metrics, baseline, thresholds).blessed is blessed
+
+
+def test_reasons_say_what_was_compared():
+    verdict = judge(labelled(0.3, 0.3), labelled(0.5, 0.5), Thresholds())
+    assert verdict.reasons == [
+        "mAP@1000 30.0 is at least 14.5, 10.0 being chance",
+        "mAP@1000 30.0 is below 49.5, the blessed model's 50.0 less 0.5",
+    ]
+    assert "RecallOne@10 20.0 is at least" in judge(unlabelled(0.2), None, Thresholds()).reasons[0]

@@ -1,0 +1,45 @@
+"""What the Trainer trains with, and the folder that survives a kill."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cmimh_tf.config import get_preset
+from cmimh_tf.data import PairedData
+from pipeline.trainer import _working_folder, training_config
+
+
+def test_scaling_is_left_to_transform_and_the_rest_is_kept():
+    config = get_preset("smoke")
+    trained = training_config(config.to_dict(), None)
+    assert trained.network.input_norm is None
+    assert trained.loss == config.loss
+    assert trained.neighbourhood == config.neighbourhood
+
+
+def test_tuned_values_win():
+    tuned = training_config(get_preset("smoke").to_dict(), {"values": {"loss.mutual_information_weight": 7.5}})
+    assert tuned.loss.mutual_information_weight == 7.5
+
+
+def test_unknown_tuned_value_is_refused():
+    with pytest.raises(ValueError, match=r"Nearest: loss.balance_weight"):
+        training_config(get_preset("smoke").to_dict(), {"values": {"loss.balanc_weight": 1}})
+
+
+def test_same_configuration_and_data_have_the_same_folder(tmp_path):
+    config, pairs = get_preset("smoke"), PairedData(np.eye(4), np.eye(4))
+    fn_args = SimpleNamespace(custom_config={"checkpoint_root": str(tmp_path)}, model_run_dir="new")
+    folder = _working_folder(fn_args, config, pairs)
+    assert folder == _working_folder(fn_args, config, pairs)
+    assert folder != _working_folder(fn_args, get_preset("default"), pairs)
+    assert folder != _working_folder(fn_args, config, PairedData(2 * np.eye(4), np.eye(4)))
+
+
+def test_old_trainings_are_removed(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    fn_args = SimpleNamespace(custom_config={"checkpoint_root": str(tmp_path)}, model_run_dir="new")
+    _working_folder(fn_args, get_preset("smoke"), PairedData(np.eye(4), np.eye(4)))
+    assert len(list(tmp_path.iterdir())) == 1
