@@ -11,8 +11,8 @@ BIN := .venv/bin
 COMPILE := $(BIN)/uv pip compile --quiet --python-platform x86_64-manylinux_2_28 --override overrides.txt \
 	--custom-compile-command "make lock" requirements.in
 
-# TensorFlow's start-up notes would hide our own lines; its errors still show.
-export TF_CPP_MIN_LOG_LEVEL ?= 2
+# TensorFlow tells of missing GPU libraries at each start, as errors: they would hide our own lines.
+export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile

@@ -110,11 +110,11 @@ def fit_vectors(vectors: tf.Tensor, input_norm: float | None, pca_units: int | N
         return tf.cast(vectors, tf.float32)
     mean, variances = _moments(vectors)
     total = tf.reduce_sum(variances)
+    if input_norm is not None:
+        vectors = (vectors - mean) * (input_norm * tf.math.rsqrt(total))
     if is_wide:
         # With fewer rows than components the last ones are arbitrary: 0 on all training rows, and noise on others.
         vectors = vectors * tf.cast(variances > _LEAST_VARIANCE_SHARE * total, tf.float64)
-    if input_norm is not None:
-        vectors = (vectors - mean) * (input_norm * tf.math.rsqrt(total))
     return tf.cast(vectors, tf.float32)
 
 

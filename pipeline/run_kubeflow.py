@@ -16,8 +16,8 @@ example:
   python pipeline/run_kubeflow.py --data /data/pairs.npz --root gs://bucket/cmimh --image registry/cmimh:1 \\
       --beam runner=DataflowRunner --beam project=PROJECT --output cmimh.json
 
-Needs one more package, in requirements-kubeflow.txt. The image must hold this project and its lock, and --data must be
-a path that its workers see, such as a mounted volume.
+Needs Python 3.11, where the lock has kfp-pipeline-spec. The image must hold this project and its lock, and --data
+must be a path that its workers see, such as a mounted volume.
 """
 
 
@@ -53,7 +53,7 @@ def _compile(arguments: argparse.Namespace) -> None:
         from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as kubeflow
     except ImportError as error:
         raise ImportError(
-            f"{error}. Install with: .venv/bin/uv pip install --no-deps -r requirements-kubeflow.txt"
+            f"{error}. Install with: .venv/bin/uv pip install --no-deps kfp-pipeline-spec==0.6.0 (Python 3.11)"
         ) from error
 
     config = command_line.config_from_flags(arguments)

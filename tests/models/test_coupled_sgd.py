@@ -22,7 +22,7 @@ def test_two_steps_by_hand():
 
 def test_groups_must_be_disjoint_and_complete():
     first, second = keras.Variable(1.0), keras.Variable(2.0)
-    options = OptimizerConfig()
+    options = OptimizerConfig(schedule="constant")
     GroupedOptimizers({"encoder": [first], "critic": [second]}, [first, second], options)
     with pytest.raises(ValueError, match="exactly once"):
         GroupedOptimizers({"encoder": [first]}, [first, second], options)
