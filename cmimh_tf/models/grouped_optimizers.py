@@ -1,6 +1,7 @@
 """Four optimisers over disjoint groups of variables, stepped together."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import keras
 import tensorflow as tf
@@ -46,7 +47,9 @@ class GroupedOptimizers:
                 rate = keras.optimizers.schedules.CosineDecay(rate, total_steps)
             self.optimizers[group] = CoupledSGD(rate, options.momentum, options.weight_decay, name=f"{group}_sgd")
             self.optimizers[group].build(variables)
-        self._compiled_apply = tf.function(self._apply, jit_compile=True)
+        self._compiled_steps = {
+            group: tf.function(partial(self._step, group), jit_compile=True) for group in self.groups
+        }
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -72,21 +75,21 @@ class GroupedOptimizers:
     def apply(self, gradients: Mapping[str, Sequence[tf.Tensor]]) -> None:
         """Clips the joint norm of all but the discriminators' gradients, then steps each optimiser.
 
-        Compiled by XLA: decay, clip, momentum and update then read and write each variable once, where TensorFlow's
-        own kernels pass over memory for each of them.
+        Each step is compiled by XLA: decay, clip, momentum and update then read and write a variable once, where
+        TensorFlow's own kernels pass over memory for each of them. The groups are apart so that they run in parallel.
         """
-        self._compiled_apply(dict(gradients))
-
-    def _apply(self, gradients: Mapping[str, Sequence[tf.Tensor]]) -> None:
         factor = self._clip_factor(gradients)
-        for group, variables in self.groups.items():
-            optimizer = self.optimizers[group]
-            optimizer.gradient_factor = 1.0 if group == _NEVER_CLIPPED else factor
-            optimizer.apply(gradients[group], variables)
+        for group in self.groups:
+            self._compiled_steps[group](list(gradients[group]), tf.ones([]) if group == _NEVER_CLIPPED else factor)
 
-    def _clip_factor(self, gradients: Mapping[str, Sequence[tf.Tensor]]) -> tf.Tensor | float:
+    def _step(self, group: str, gradients: Sequence[tf.Tensor], factor: tf.Tensor) -> None:
+        optimizer = self.optimizers[group]
+        optimizer.gradient_factor = factor
+        optimizer.apply(gradients, self.groups[group])
+
+    def _clip_factor(self, gradients: Mapping[str, Sequence[tf.Tensor]]) -> tf.Tensor:
         if self.clip_norm is None:
-            return 1.0
+            return tf.ones([])
         clipped = [gradient for group in gradients if group != _NEVER_CLIPPED for gradient in gradients[group]]
         # ||g|| = sqrt(2 sum l2_loss(g)); l2_loss reads each gradient once and writes nothing.
         norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in clipped]))
