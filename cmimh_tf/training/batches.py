@@ -51,6 +51,6 @@ def training_batches(
     epochs = tf.data.Dataset.range(first_epoch, last_epoch, output_type=tf.int32).flat_map(one_epoch)
     options = tf.data.Options()
     options.deterministic = True
-    # There is nothing to tune, and after some minutes the tuner's thread delays the end of `fit` by up to one more.
+    # One gather a batch leaves nothing to tune.
     options.autotune.enabled = False
     return epochs.map(take).prefetch(2).with_options(options)
