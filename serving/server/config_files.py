@@ -104,7 +104,7 @@ def _parse(path: Path, message: Any) -> Any:
 
 
 # tensorflow-serving-api leaves these two protos out; the fields are those of session_bundle_config.proto and
-# monitoring_config.proto of TF Serving 2.16.
+# monitoring_config.proto of TF Serving, written from memory: not checked against its sources.
 _MESSAGES = {
     "BatchingParameters": [
         ("max_batch_size", 1, ".google.protobuf.Int64Value"),
