@@ -52,6 +52,7 @@ class NetworkConfig:
         critic_units: hidden layers of the critic's two networks and of the discriminators.
         critic_embedding_units: width of the space in which the critic multiplies.
         logit_limit: logits are clipped to [-logit_limit, logit_limit]; null leaves them free.
+        input_noise: norm of the noise that a training step adds to an encoder's features, relative to their own.
         input_norm: root-mean-square norm to which centred features are scaled; null trains on them as they are.
     """
 
@@ -59,6 +60,7 @@ class NetworkConfig:
     critic_units: tuple[int, ...] = (512, 512)
     critic_embedding_units: int = 512
     logit_limit: float | None = 5.0
+    input_noise: float = 0.7
     input_norm: float | None = 10.0
 
 
@@ -195,6 +197,7 @@ _PAPER_LOSS = LossConfig(
 )
 _PAPER = CMIMHConfig(
     loss=_PAPER_LOSS,
+    network=NetworkConfig(input_noise=0.0),
     optimizer=OptimizerConfig(gradient_clip_norm=None, schedule="constant"),
     neighbourhood=NeighbourhoodConfig(neighbours=0),
 )

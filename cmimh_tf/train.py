@@ -2,10 +2,8 @@
 
 import argparse
 import dataclasses
-import hashlib
 import shutil
 from pathlib import Path
-from typing import Any
 
 from cmimh_tf import command_line
 
@@ -78,7 +76,7 @@ def train(arguments: argparse.Namespace) -> None:
     folder.claim(
         {
             "config": config.to_dict(),
-            "data": {"name": arguments.data, "train_sha256": _fingerprint(pairs.image, pairs.text)},
+            "data": {"name": arguments.data, "train_fingerprint": pairs.fingerprint()},
             "split": {
                 "seed": config.seed,
                 "queries": arguments.queries,
@@ -100,14 +98,6 @@ def train(arguments: argparse.Namespace) -> None:
     for problem in problems:
         print(f"warning: {problem}")
     print(f"model, metrics and history: {folder.path}")
-
-
-def _fingerprint(*arrays: Any) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(repr(array.shape).encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -81,6 +82,15 @@ class PairedData:
         by_row = (field.name for field in fields(self) if field.name != "classes")
         taken: dict[str, Any] = {name: _take_rows(getattr(self, name), rows) for name in by_row}
         return PairedData(**taken, classes=self.classes)
+
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with any value that decides a result, whatever file the pairs came from."""
+        digest = hashlib.sha256()
+        for array in (self.image, self.text, self.labels, self.is_query):
+            if array is not None:
+                digest.update(repr((array.shape, array.dtype)).encode())
+                digest.update(array.data)
+        return digest.hexdigest()[:16]
 
 
 def _shape(array: np.ndarray | None) -> str:

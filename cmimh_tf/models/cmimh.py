@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from cmimh_tf.config import CMIMHConfig
 from cmimh_tf.losses.balance import balance_loss
+from cmimh_tf.losses.objective import term_names, weighted_sum
 from cmimh_tf.losses.reconstruction import reconstruction_loss
 from cmimh_tf.losses.symmetric_kl import symmetric_kl
 from cmimh_tf.losses.total_correlation import discriminator_loss, total_correlation
@@ -28,7 +29,6 @@ Batch = Mapping[str, tf.Tensor]
 Losses = dict[str, tf.Tensor]
 
 MODALITIES = ("image", "text")
-_REFERENCE_CODE_LENGTH = 32
 
 
 @keras.saving.register_keras_serializable(package="cmimh_tf")
@@ -76,7 +76,9 @@ class CMIMH(keras.Model):
             # Every network has its own range of seeds, so that switching one off leaves the others as they were.
             seed = 1000 * self.config.seed + 100 * position
             self.scalers[name] = FeatureScaler(network.input_norm or 1.0, name=f"{name}_scaler")
-            self.encoders[name] = Encoder(hidden, bits, limit, seed + 100, name=f"{name}_encoder")
+            self.encoders[name] = Encoder(
+                hidden, bits, limit, network.input_noise, seed + 100, name=f"{name}_encoder"
+            )
             shared = weights.cross_reconstruction_weight and weights.cross_decoders == "shared"
             if weights.reconstruction_weight or shared:
                 self.decoders[name] = Decoder(hidden[::-1], units, seed + 300, name=f"{name}_decoder")
@@ -89,7 +91,7 @@ class CMIMH(keras.Model):
         if weights.mutual_information_weight:
             seed = 1000 * self.config.seed + 900
             self.critic = Critic(network.critic_units, network.critic_embedding_units, seed, name="critic")
-        self.trackers = {name: keras.metrics.Mean(name=name) for name in ("objective", *self.term_names())}
+        self.trackers = {name: keras.metrics.Mean(name=name) for name in ("objective", *term_names(weights))}
         self.build()
 
     def build(self, input_shape: Any = None) -> None:
@@ -158,9 +160,10 @@ class CMIMH(keras.Model):
         """
         weights = self.config.loss
         step = self.step.value if training else tf.constant(-1, tf.int64)
-        seeds = tf.unstack(tf.random.split(tf.stack([tf.constant(self.config.seed, tf.int64), step]), num=6))
+        seeds = tf.unstack(tf.random.split(tf.stack([tf.constant(self.config.seed, tf.int64), step]), num=8))
         features = {name: self.scalers[name](batch[name]) for name in MODALITIES}
-        logits = {name: self.encoders[name](features[name]) for name in MODALITIES}
+        noise_seeds = dict(zip(MODALITIES, seeds[6:8] if training else (None, None), strict=True))
+        logits = {name: self.encoders[name](features[name], noise_seeds[name]) for name in MODALITIES}
         probs = {name: tf.sigmoid(logits[name]) for name in MODALITIES}
         losses: Losses = {}
         if self.decoders or self.cross_decoders:
@@ -182,37 +185,9 @@ class CMIMH(keras.Model):
             losses["balance"] = tf.add_n([balance_loss(probs[name]) for name in MODALITIES])
         return losses
 
-    def term_names(self) -> list[str]:
-        """The names of the terms that are switched on, as `compute_losses` returns them."""
-        weights = self.config.loss
-        switches = {
-            "reconstruction": weights.reconstruction_weight,
-            "cross_reconstruction": weights.cross_reconstruction_weight,
-            "mutual_information": weights.mutual_information_weight,
-            "modality_gap": weights.modality_gap_weight,
-            "total_correlation": weights.independence_weight,
-            "discriminator": weights.independence_weight,
-            "balance": weights.balance_weight,
-        }
-        return [name for name, weight in switches.items() if weight]
-
     def objective(self, losses: Losses) -> tf.Tensor:
         """The weighted sum that encoders, decoders and critic minimise."""
-        weights = self.config.loss
-        # Terms that sum over bits would outgrow the others as codes get longer.
-        per_bit = _REFERENCE_CODE_LENGTH / self.config.code_length if weights.scale_by_code_length else 1.0
-        gap_weight = per_bit * weights.modality_gap_weight
-        if weights.modality_gap_warmup_steps:
-            gap_weight *= tf.minimum(1.0, tf.cast(self.step, tf.float32) / weights.modality_gap_warmup_steps)
-        signed_weights = {
-            "reconstruction": weights.reconstruction_weight,
-            "cross_reconstruction": weights.cross_reconstruction_weight,
-            "mutual_information": -weights.mutual_information_weight,
-            "modality_gap": gap_weight,
-            "total_correlation": per_bit * weights.independence_weight,
-            "balance": per_bit * weights.balance_weight,
-        }
-        return tf.add_n([weight * losses[name] for name, weight in signed_weights.items() if name in losses])
+        return weighted_sum(losses, self.config.loss, self.config.code_length, self.step.value)
 
     def compile(self, total_steps: int | None = None, **kwargs: Any) -> None:
         """Makes the four optimisers.

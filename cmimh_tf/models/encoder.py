@@ -5,25 +5,42 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from cmimh_tf.models.mlp import MLP
+from cmimh_tf.ops.inward_clip import inward_clip
 
 
 class Encoder(MLP):
-    """The encoder of one modality: logits of P(h = 1 | x), clipped so that no bit saturates for good.
+    """The encoder of one modality: logits of P(h = 1 | x), clipped so that no bit saturates.
 
     Args:
         hidden_units: the widths of the hidden layers.
         code_length: the number of bits.
         logit_limit: the logits are clipped to [-logit_limit, logit_limit]; None leaves them free.
+        input_noise: norm of the noise that a training step adds to the features, relative to theirs.
         seed: seed of the initialisation.
     """
 
-    def __init__(self, hidden_units: Sequence[int], code_length: int, logit_limit: float | None, seed: int, name: str):
+    def __init__(
+        self,
+        hidden_units: Sequence[int],
+        code_length: int,
+        logit_limit: float | None,
+        input_noise: float,
+        seed: int,
+        name: str,
+    ):
         super().__init__(hidden_units, code_length, "relu", seed, name=name)
         self.logit_limit = logit_limit
+        self.input_noise = input_noise
 
-    def call(self, features: tf.Tensor) -> tf.Tensor:
-        """[batch, dimensions] features -> [batch, code_length] logits."""
+    def call(self, features: tf.Tensor, noise_seed: tf.Tensor | None = None) -> tf.Tensor:
+        """[batch, dimensions] features -> [batch, code_length] logits.
+
+        Args:
+            features: [batch, dimensions] tensor.
+            noise_seed: [2] integers, the seed of the noise; None adds none.
+        """
+        if self.input_noise and noise_seed is not None:
+            deviation = self.input_noise * tf.sqrt(tf.reduce_mean(tf.square(features)))
+            features += tf.random.stateless_normal(tf.shape(features), noise_seed, stddev=deviation)
         logits = super().call(features)
-        if self.logit_limit is None:
-            return logits
-        return tf.clip_by_value(logits, -self.logit_limit, self.logit_limit)
+        return logits if self.logit_limit is None else inward_clip(logits, self.logit_limit)

@@ -175,3 +175,17 @@ def test_bad_types_are_named(name: str) -> None:
 def test_it_is_frozen() -> None:
     with pytest.raises(AttributeError):
         PairedData(**fields()).image = np.ones((3, 2))  # type: ignore[misc]
+
+
+def test_fingerprint_follows_every_value_that_decides_a_result():
+    image, text, labels = np.ones((3, 2)), np.ones((3, 4)), np.eye(3)
+    original = PairedData(image, text, labels)
+    assert original.fingerprint() == PairedData(image, text, labels, captions=["a", "b", "c"]).fingerprint()
+    others = [
+        PairedData(2 * image, text, labels),
+        PairedData(image, 2 * text, labels),
+        PairedData(image, text, labels[::-1]),
+        PairedData(image, text),
+        PairedData(image, text, labels, is_query=[True, False, False]),
+    ]
+    assert len({original.fingerprint(), *(other.fingerprint() for other in others)}) == 6
