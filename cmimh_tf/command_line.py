@@ -13,7 +13,10 @@ from cmimh_tf.overrides import override, parse_overrides
 if TYPE_CHECKING:
     from cmimh_tf.data.paired import PairedData
 
-DATA_HELP = "an .npz of paired features (image, text, optional labels, ids, captions), or `emoji`, or `synthetic`"
+DATA_HELP = (
+    "an .npz of paired features (image, text, optional labels, ids, captions), or TFRecords, .jsonl, .parquet or .tar "
+    "with vectors, or `emoji`, or `synthetic`"
+)
 
 
 def run(main: Callable[[argparse.Namespace], int | None], arguments: argparse.Namespace) -> None:
@@ -80,7 +83,7 @@ def config_from_flags(arguments: argparse.Namespace) -> CMIMHConfig:
 
 
 def load_data(name: str, seed: int) -> "PairedData":
-    """Paired data by name (`emoji`, `synthetic`) or from an .npz file.
+    """Paired data by name (`emoji`, `synthetic`), from an .npz file, or from other files that hold vectors.
 
     Args:
         name: what --data got.
@@ -95,9 +98,14 @@ def load_data(name: str, seed: int) -> "PairedData":
         from cmimh_tf.data.synthetic import make_synthetic
 
         return make_synthetic(2000, seed=seed)
-    from cmimh_tf.data.files import load_npz
+    if name.lower().endswith(".npz"):
+        from cmimh_tf.data.files import load_npz
 
-    return load_npz(name)
+        return load_npz(name)
+    from cmimh_tf.data.records import open_records
+    from cmimh_tf.data.vector_pairs import load_vectors
+
+    return load_vectors(open_records(name))
 
 
 def metrics_table(metrics: dict[str, Any]) -> str:

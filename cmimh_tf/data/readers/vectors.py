@@ -6,45 +6,45 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from cmimh_tf.data.files import load_npz
 from cmimh_tf.data.paired import PairedData
+from cmimh_tf.data.records import DataError, PairReader, PairRecord, RecordIndex, even_blocks, files_fingerprint
 from cmimh_tf.data.synthetic import make_synthetic
-from pipeline.sources.base import DataError, PairSource, SourceIndex, even_blocks, files_fingerprint
 
 _SYNTHETIC_PAIRS = 2000
 _SYNTHETIC_SEED = 0
 
 
-class VectorSource(PairSource):
+class VectorReader(PairReader):
     """Pairs that fit in memory as `PairedData`."""
 
     def data(self) -> PairedData:
         """The pairs, loaded once a process."""
         raise NotImplementedError
 
-    def index(self) -> SourceIndex:
+    def survey(self) -> RecordIndex:
         data = self.data()
-        ids = [str(row) for row in range(len(data))] if data.ids is None else data.ids.tolist()
-        return SourceIndex(ids, even_blocks(len(data)), data.is_query)
+        classes = None if data.classes is None else data.classes.tolist()
+        return RecordIndex(_ids(data), even_blocks(len(data)), data.is_query, classes=classes)
 
-    def read(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
+    def scan(self, start: int, stop: int) -> Iterator[PairRecord | DataError]:
         data = self.data()
+        ids = _ids(data)
         for row in range(start, stop):
-            features: dict[str, Any] = {"image": data.image[row], "text": data.text[row]}
-            if data.labels is not None:
-                features["labels"] = data.labels[row].astype(np.int64)
-            # Shown in the report; the vectors are what is hashed.
-            if data.captions is not None:
-                features["caption"] = str(data.captions[row])
-            yield features
+            yield PairRecord(
+                ids[row],
+                f"{self.name}, row {row}",
+                image=data.image[row],
+                text=data.text[row],
+                # Shown in reports; the vectors are what is hashed.
+                caption=None if data.captions is None else str(data.captions[row]),
+                labels=None if data.labels is None else data.labels[row],
+            )
 
 
 @dataclass(frozen=True)
-class NpzSource(VectorSource):
+class NpzReader(VectorReader):
     """An .npz file: `image` [N, Di], `text` [N, Dt], optional labels, ids, captions, is_query."""
 
     path: Path
@@ -64,7 +64,7 @@ class NpzSource(VectorSource):
 
 
 @dataclass(frozen=True)
-class SyntheticSource(VectorSource):
+class SyntheticReader(VectorReader):
     """Pairs made from known factors."""
 
     @property
@@ -76,6 +76,10 @@ class SyntheticSource(VectorSource):
 
     def data(self) -> PairedData:
         return _synthetic()
+
+
+def _ids(data: PairedData) -> list[str]:
+    return [str(row) for row in range(len(data))] if data.ids is None else data.ids.tolist()
 
 
 @functools.lru_cache(maxsize=1)

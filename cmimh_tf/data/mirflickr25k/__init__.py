@@ -1,0 +1,1 @@
+"""MIR-Flickr25k as a TFDS data set."""

@@ -1,0 +1,1 @@
+"""MS-COCO 2017 as a TFDS data set."""

@@ -1,0 +1,1 @@
+"""NUS-WIDE as a TFDS data set."""

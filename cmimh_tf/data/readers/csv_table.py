@@ -1,0 +1,52 @@
+"""Pictures and captions by a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cmimh_tf.data.readers.tables import COLUMN_OF_ALIAS, Row, TableReader, check_header
+from cmimh_tf.data.records import DataError
+
+# Python refuses fields beyond 128 KB; the longest captions of the web are longer.
+_MOST_CHARACTERS = 1 << 24
+
+
+@dataclass(frozen=True)
+class CsvReader(TableReader):
+    """A CSV file in UTF-8 with a header; see `tables` for the columns."""
+
+    def rows(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, Row | DataError]]:
+        yield from _read(self.path, self.path.stat().st_mtime_ns)[start:stop]
+
+
+@functools.lru_cache(maxsize=2)
+def _read(path: Path, modified_at: int) -> list[tuple[str, Row | DataError]]:
+    """All rows: a quoted field may go over lines, so that no row can be found without those before it."""
+    rows: list[tuple[str, Row | DataError]] = []
+    before = csv.field_size_limit(_MOST_CHARACTERS)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            reader.fieldnames = [COLUMN_OF_ALIAS.get(name, name) for name in reader.fieldnames or []]
+            check_header(list(reader.fieldnames), path)
+            for row in reader:
+                place = f"{path}, line {reader.line_num}"
+                rows.append((place, _checked(row, place)))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: must be UTF-8. Received: {error}.") from error
+    except csv.Error as error:
+        raise DataError(f"{path}, line {len(rows) + 2}: must be CSV. Received: {error}.") from error
+    finally:
+        csv.field_size_limit(before)
+    return rows
+
+
+def _checked(row: dict[str | Any, Any], place: str) -> Row | DataError:
+    if None in row or None in row.values():
+        return DataError(f"{place}: must have as many fields as the header. Received: {row.get(None) or 'fewer'}.")
+    return row

@@ -1,0 +1,215 @@
+"""Looks through a source of pairs: what is in it, what is wrong with it, and whether training could start."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cmimh_tf.data.progress import with_progress
+from cmimh_tf.data.records import DataError, PairReader, PairRecord, RecordIndex
+from cmimh_tf.data.splits import make_splits
+
+# So many of each kind of finding are named; the rest is counted.
+MOST_NAMED = 20
+
+
+@dataclass
+class Duplicates:
+    """Contents that occur more than once.
+
+    Attributes:
+        count: records whose content was there before.
+        examples: some of them, "b.csv, line 7 repeats b.csv, line 3".
+    """
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+    _seen: dict[bytes, str] = field(default_factory=dict, repr=False)
+
+    def add(self, content: bytes, place: str) -> None:
+        digest = hashlib.blake2b(content, digest_size=16).digest()
+        first = self._seen.setdefault(digest, place)
+        if first is not place:
+            self.count += 1
+            if len(self.examples) < MOST_NAMED:
+                self.examples.append(f"{place} repeats {first}")
+
+    @property
+    def num_distinct(self) -> int:
+        return len(self._seen)
+
+
+@dataclass
+class Modality:
+    """What the pictures or the texts are.
+
+    Attributes:
+        raw: number of records with an encoded picture, or a caption.
+        vectors: number of records with a vector.
+        widths: number of records of each width of vector.
+        formats: number of pictures of each format.
+        sizes: smallest and largest (width, height) of pictures by area, or words of captions.
+        duplicates: equal pictures, captions or vectors.
+    """
+
+    raw: int = 0
+    vectors: int = 0
+    widths: Counter[int] = field(default_factory=Counter)
+    formats: Counter[str] = field(default_factory=Counter)
+    sizes: list[Any] = field(default_factory=list)
+    duplicates: Duplicates = field(default_factory=Duplicates)
+
+    def add_size(self, size: Any) -> None:
+        area = np.prod(size)
+        if not self.sizes:
+            self.sizes = [size, size]
+        elif area < np.prod(self.sizes[0]):
+            self.sizes[0] = size
+        elif area > np.prod(self.sizes[1]):
+            self.sizes[1] = size
+
+
+@dataclass
+class SourceCheck:
+    """What `check_source` found.
+
+    Attributes:
+        name: of the source.
+        num_records: how many there are, bad ones included.
+        image: the pictures.
+        text: the texts.
+        num_labelled: records with at least one label.
+        label_total: labels of all records together.
+        num_classes: columns of the labels.
+        splits: sizes of train, database and query, or None if there can be none.
+        num_problems: how many records, or the source as a whole, are wrong.
+        problems: the first of them, each naming its record.
+        samples: some good records, for the contact sheet.
+        classes: names of the labels' columns, or None.
+    """
+
+    name: str
+    num_records: int = 0
+    image: Modality = field(default_factory=Modality)
+    text: Modality = field(default_factory=Modality)
+    num_labelled: int = 0
+    label_total: int = 0
+    num_classes: int = 0
+    splits: dict[str, int] | None = None
+    num_problems: int = 0
+    problems: list[str] = field(default_factory=list)
+    samples: list[PairRecord] = field(default_factory=list, repr=False)
+    classes: list[str] | None = None
+
+    @property
+    def can_train(self) -> bool:
+        return not self.num_problems and self.splits is not None
+
+    def add_problem(self, problem: Any) -> None:
+        if str(problem) in self.problems:
+            return
+        self.num_problems += 1
+        if len(self.problems) < MOST_NAMED:
+            self.problems.append(str(problem))
+
+    def add_record(self, record: PairRecord) -> None:
+        if record.image is not None:
+            _add_vector(self.image, record.image, record.place)
+        elif record.image_bytes is not None:
+            _add_picture(self.image, record.image_bytes, record.place)
+        if record.text is not None:
+            _add_vector(self.text, record.text, record.place)
+        elif record.caption is not None:
+            self.text.raw += 1
+            self.text.add_size(len(record.caption.split()))
+            self.text.duplicates.add(record.caption.encode(), record.place)
+        if record.labels is not None:
+            self.num_classes = len(record.labels)
+            self.num_labelled += bool(record.labels.any())
+            self.label_total += int(record.labels.sum())
+
+
+def check_source(reader: PairReader, seed: int = 0, num_samples: int = 12) -> SourceCheck:
+    """Reads every record once.
+
+    Args:
+        reader: the source.
+        seed: of the split, and of the choice of samples.
+        num_samples: how many records to keep for the contact sheet.
+
+    Raises:
+        DataError: if nothing can be read at all.
+    """
+    index = reader.survey()
+    found = SourceCheck(reader.name, classes=index.classes)
+    for problem in index.problems:
+        found.add_problem(problem)
+    is_used = index.is_used()
+    generator = np.random.default_rng(seed)
+    good = 0
+    for block in with_progress(len(index.blocks), "blocks read"):
+        start, stop = index.blocks[block]
+        for row, record in enumerate(reader.scan(start, stop), start):
+            if not is_used[row]:
+                continue
+            found.num_records += 1
+            if isinstance(record, DataError):
+                found.add_problem(record)
+                continue
+            found.add_record(record)
+            good += 1
+            # Reservoir sampling: every record has the same chance, whatever their number.
+            if len(found.samples) < num_samples:
+                found.samples.append(record)
+            elif (place := generator.integers(good)) < num_samples:
+                found.samples[place] = record
+    _check_whole(found, good)
+    _check_splits(found, index, seed)
+    return found
+
+
+def _add_vector(modality: Modality, vector: np.ndarray, place: str) -> None:
+    modality.vectors += 1
+    modality.widths[len(vector)] += 1
+    modality.duplicates.add(vector.tobytes(), place)
+
+
+def _add_picture(modality: Modality, picture: bytes, place: str) -> None:
+    from PIL import Image
+
+    modality.raw += 1
+    with Image.open(io.BytesIO(picture)) as opened:
+        modality.formats[opened.format or "unknown"] += 1
+        modality.add_size(opened.size)
+    modality.duplicates.add(picture, place)
+
+
+def _check_whole(found: SourceCheck, good: int) -> None:
+    """Rules that no single record breaks."""
+    for name, modality in (("image", found.image), ("text", found.text)):
+        if modality.raw and modality.vectors:
+            found.add_problem(
+                f"{found.name}: `{name}` must be a vector in all records or in none. Received: {modality.vectors:,} "
+                f"vectors and {modality.raw:,} others."
+            )
+        if len(modality.widths) > 1:
+            widths = ", ".join(f"{count:,} of width {width}" for width, count in modality.widths.most_common(4))
+            found.add_problem(f"{found.name}: `{name}` must have one width. Received: {widths}.")
+        if good > 1 and modality.duplicates.num_distinct == 1:
+            found.add_problem(f"{found.name}: `{name}` must vary. Received: {good:,} records that are all equal.")
+
+
+def _check_splits(found: SourceCheck, index: RecordIndex, seed: int) -> None:
+    splits = index.splits
+    if splits is None:
+        try:
+            splits = make_splits(len(index.ids), seed, is_query=index.is_query)
+        except ValueError as error:
+            found.add_problem(f"{found.name}: the data cannot be split, or a split would be empty: {error}")
+            return
+    found.splits = {name: len(getattr(splits, name)) for name in ("train", "database", "query")}
