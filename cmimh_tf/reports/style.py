@@ -53,9 +53,19 @@ def add_legend(axes: Axes, **options: Any) -> None:
     axes.legend(fontsize=8, frameon=False, **options)
 
 
-def to_data_uri(figure: Figure) -> str:
-    """The figure as SVG in a data URI, the same bytes for the same figure."""
+def to_svg(figure: Figure) -> bytes:
+    """The figure as an SVG file, the same bytes for the same figure."""
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "cmimh_tf"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    return buffer.getvalue()
+
+
+def to_data_uri(figure: Figure) -> str:
+    """The figure as SVG in a data URI."""
+    return svg_data_uri(to_svg(figure))
+
+
+def svg_data_uri(svg: bytes) -> str:
+    """An SVG file as a data URI."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode("ascii")

@@ -1,0 +1,151 @@
+"""The experiments: all there, with the cells that the paper's tables have, sharing what they can."""
+
+import pytest
+
+from cmimh_tf.baselines.registry import BASELINES
+from cmimh_tf.config import get_preset
+from cmimh_tf.experiments.__main__ import NAMES
+from cmimh_tf.experiments.catalogue import EXPERIMENTS
+from cmimh_tf.experiments.cell import SplitSetting
+from cmimh_tf.experiments.data_facts import DataFacts
+from cmimh_tf.experiments.options import Options
+from cmimh_tf.experiments.studies import ABLATION_TERMS
+
+
+def test_command_line_names_are_those_of_the_catalogue():
+    assert list(NAMES) == list(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_table_entry_has_a_cell_for_every_seed(name, quick, facts):
+    options = Options(facts, seeds=2, quick=quick)
+    experiment = EXPERIMENTS[name](options)
+    assert experiment.name == name
+    assert experiment.about
+    for table in experiment.tables:
+        for row in table.rows:
+            for column in table.columns:
+                seeds = {
+                    point.cell.seed
+                    for point in experiment.points
+                    if point.row == row and all(point.place.get(key) == value for key, value in column.place.items())
+                }
+                assert seeds >= {0} if column.measure == "relative_step_time" else seeds == {0, 1}
+    if experiment.contender:
+        assert experiment.contender in experiment.tables[0].rows
+        assert experiment.headline
+
+
+def test_main_has_all_methods_four_tasks_and_the_paper_s_lengths(options):
+    experiment = EXPERIMENTS["main"](options)
+    (table,) = experiment.tables
+    assert list(table.rows) == [*BASELINES, "CCA, real-valued", "CMIMH"]
+    assert len(table.columns) == 4 * 3
+    assert {cell.split for cell in experiment.cells} == {SplitSetting(2000, 5000)}
+    assert {(cell.code_length, cell.seed) for cell in experiment.cells} == {
+        (b, s) for b in (16, 32, 48) for s in range(3)
+    }
+
+
+def test_equal_cells_are_shared(options):
+    cells = {name: set(EXPERIMENTS[name](options).cells) for name in EXPERIMENTS}
+    assert cells["curves"] < cells["main"]
+    full_model = {cell for cell in cells["main"] if cell.method == "CMIMH" and cell.code_length == 32}
+    assert len(full_model) == 3
+    for name in ("ablation", "independence", "critic-inputs", "mutual-information-weight", "modality-gap-weight"):
+        assert full_model < cells[name]
+
+
+def test_ablation_has_eight_different_combinations(options):
+    assert len(set(ABLATION_TERMS)) == 8
+    experiment = EXPERIMENTS["ablation"](options)
+    assert len(experiment.tables[0].rows) == 8
+    assert len(experiment.cells) == 8 * 2 * 3
+    weights = {
+        point.row: point.cell.config.loss
+        for point in experiment.points
+        if point.cell.seed == 0 and point.place["bits"] == 32
+    }
+    assert weights["none"].mutual_information_weight == weights["none"].balance_weight == 0
+    assert weights["none"].reconstruction_weight == 1
+    assert weights["MI + SKL + independence + balance"] == get_preset("default").loss
+
+
+def test_sweep_goes_around_the_base_value(facts):
+    experiment = EXPERIMENTS["mutual-information-weight"](Options(facts, get_preset("mscoco"), seeds=1))
+    values = [cell.config.loss.mutual_information_weight for cell in experiment.cells]
+    assert values == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
+
+
+def test_critic_inputs_are_probs_and_four_numbers_of_samples(options):
+    experiment = EXPERIMENTS["critic-inputs"](options)
+    seen = {
+        (c.config.loss.critic_inputs, c.config.loss.critic_samples) for c in experiment.cells if c.method == "CMIMH"
+    }
+    assert seen == {("probs", 1), ("codes", 1), ("codes", 5), ("codes", 10), ("codes", 20)}
+
+
+def test_training_sizes_beyond_the_data_fall_together(options):
+    experiment = EXPERIMENTS["training-size"](options)
+    assert sorted({cell.split.num_train for cell in experiment.cells}) == [5000, 10_000, 16_020]
+    assert {cell.method for cell in experiment.cells} == {"DJSRH", "CMIMH"}
+    assert "fewer than 20,000" in experiment.about
+
+
+def test_settings_of_other_papers(options):
+    splits = {name: {cell.split for cell in EXPERIMENTS[name](options).cells} for name in EXPERIMENTS}
+    assert splits["map50"] == splits["map-all"] == {SplitSetting(901, 5000)}
+    assert splits["recall-one"] == {SplitSetting(1000, 16_020, 1000)}
+    large = Options(DataFacts("nuswide.npz", "x", 186_577), seeds=1)
+    assert {cell.split.num_queries for cell in EXPERIMENTS["map50"](large).cells} == {1866}
+    for name in ("map50", "map-all", "handcrafted", "recall-one"):
+        assert {cell.code_length for cell in EXPERIMENTS[name](options).cells} == {16, 32, 64, 128}
+
+
+def test_official_split_goes_before_any_number(facts):
+    wiki = DataFacts("wiki.npz", "x", 2866, num_official_queries=693)
+    assert {cell.split for cell in EXPERIMENTS["main"](Options(wiki)).cells} == {SplitSetting(None, 2173)}
+    assert {cell.split for cell in EXPERIMENTS["map50"](Options(wiki)).cells} == {SplitSetting(None, 2173)}
+
+
+def test_choices_of_the_user(facts):
+    options = Options(facts, bits=(24,), seeds=1, methods=("ACQ", "CMIMH"), num_queries=100, num_train=200)
+    experiment = EXPERIMENTS["main"](options)
+    assert [(c.method, c.code_length, c.split) for c in experiment.cells] == [
+        ("ACQ", 24, SplitSetting(100, 200)),
+        ("CMIMH", 24, SplitSetting(100, 200)),
+    ]
+
+
+def test_quick_is_smaller(facts):
+    cells = EXPERIMENTS["main"](Options(facts, quick=True)).cells
+    assert {(c.code_length, c.seed) for c in cells} == {(16, 0), (32, 0)}
+    assert {c.split for c in cells} == {SplitSetting(500, 1000)}
+    assert {c.config.training.epochs for c in cells if c.config} == {10}
+
+
+def test_what_is_chosen_goes_before_quick(facts):
+    cells = EXPERIMENTS["main"](Options(facts, quick=True, seeds=2, bits=(48,))).cells
+    assert {(c.code_length, c.seed) for c in cells} == {(48, 0), (48, 1)}
+
+
+def test_cells_are_named_by_what_sets_them_apart(options):
+    names = EXPERIMENTS["modality-gap-weight"](options).names
+    assert len(set(names.values())) == len(names)
+    assert "CMIMH, 32 bits, seed 0 (λ2 = 1.5)" in names.values()
+    assert "CVH, 16 bits, seed 0" in EXPERIMENTS["main"](options).names.values()
+
+
+def test_bad_choices_are_refused(facts):
+    with pytest.raises(ValueError, match=r"`methods` must be among CVH, .*Received: 'XYZ'"):
+        Options(facts, methods=("XYZ",))
+    with pytest.raises(ValueError, match=r"`code_length` must be a positive multiple of 8"):
+        Options(facts, bits=(12,))
+    with pytest.raises(ValueError, match=r"`seeds` must be at least 1. Received: seeds=0"):
+        Options(facts, seeds=0)
+    with pytest.raises(ValueError, match=r"must leave pairs to train on"):
+        DataFacts("x", "x", 100).split(num_queries=50, num_validation=50)
+    without = Options(facts, get_preset("default").from_dict({"loss": {"modality_gap_weight": 0.0}}))
+    with pytest.raises(ValueError, match=r"`loss.modality_gap_weight` must be positive"):
+        EXPERIMENTS["modality-gap-weight"](without)

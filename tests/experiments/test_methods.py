@@ -1,0 +1,84 @@
+"""Measuring a cell: the split of the training command, and measures that can be had directly as well."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cmimh_tf.baselines.cvh import CVH
+from cmimh_tf.data.splits import make_splits
+from cmimh_tf.data.synthetic import make_synthetic
+from cmimh_tf.experiments.cell import Cell, SplitSetting
+from cmimh_tf.experiments.methods import measure, split_parts
+from cmimh_tf.experiments.real_valued import similarity_map
+from cmimh_tf.metrics.evaluation import CodedItems, evaluate_retrieval
+
+
+@pytest.fixture(scope="module")
+def data():
+    pairs = make_synthetic(200, seed=0)
+    return dataclasses.replace(pairs, ids=np.arange(200))
+
+
+def test_split_is_that_of_the_training_command(data):
+    splits = make_splits(200, 3, num_queries=25, num_train=60)
+    parts = split_parts(Cell("CVH", 16, 3, SplitSetting(25, 60)), data)
+    for name in ("train", "query", "database"):
+        np.testing.assert_array_equal(getattr(parts, name).ids, data.ids[getattr(splits, name)])
+
+
+def test_official_queries_are_taken(data):
+    marked = dataclasses.replace(data, is_query=np.arange(200) < 30)
+    parts = split_parts(Cell("CVH", 16, 3, SplitSetting(None, 60)), marked)
+    assert sorted(map(int, parts.query.ids)) == list(range(30))
+
+
+def test_validation_pairs_are_neither_trained_on_nor_searched(data):
+    plain = split_parts(Cell("CVH", 16, 3, SplitSetting(25, 60)), data)
+    parts = split_parts(Cell("CVH", 16, 3, SplitSetting(25, 60, 10)), data)
+    assert len(parts.database) == len(plain.database) - 10
+    aside = set(plain.database.ids) - set(parts.database.ids)
+    assert len(aside) == 10
+    assert not aside & (set(parts.train.ids) | set(parts.query.ids))
+    assert len(parts.train) == 60
+
+
+def test_baseline_is_measured_as_by_hand(data):
+    cell = Cell("CVH", 16, 1, SplitSetting(25, 60))
+    parts = split_parts(cell, data)
+    hasher = CVH(16, seed=1).fit(parts.train.image, parts.train.text)
+    coded = [
+        CodedItems(hasher.hash_images(part.image), hasher.hash_texts(part.text), part.labels)
+        for part in (parts.query, parts.database)
+    ]
+    direct = evaluate_retrieval(*coded, seed=1)
+    metrics = measure(cell, data)["metrics"]
+    assert {key: metrics[key] for key in direct} == direct
+    assert 0 <= metrics["code_statistics"]["image"]["correlation_mse"] <= 1
+
+
+def test_real_valued_reference_beats_chance(data):
+    metrics = measure(Cell("CCA, real-valued", 16, 0, SplitSetting(25, 100)), data)["metrics"]
+    baseline = measure(Cell("Random", 16, 0, SplitSetting(25, 100)), data)["metrics"]
+    assert metrics["map_at_1000"]["image_to_text"] > baseline["chance"] + 0.1
+
+
+def test_unknown_method_is_refused(data):
+    with pytest.raises(ValueError, match=r"`method` must be one of CMIMH, .*Received: method='XYZ'"):
+        measure(Cell("XYZ", 16, 0, SplitSetting(25, 60)), data)
+
+
+def test_similarity_map_by_hand():
+    # By falling similarity the relevance is 1, 0, 1, 0: AP@4 = (1/1 + 2/3) / 2, AP@2 = 1, and AP = AP@4.
+    database = np.array([[0.9], [0.7], [0.5], [0.1]])
+    labels = np.array([[1, 0], [0, 1], [1, 0], [0, 1]])
+    assert similarity_map(np.array([[1.0]]), database, np.array([[1, 0]]), labels, (2, 4, 9)) == pytest.approx(
+        [1.0, 5 / 6, 5 / 6]
+    )
+
+
+def test_similarity_map_of_a_query_without_relevant_items_is_0():
+    labels = np.array([[0, 1], [0, 1]])
+    queries = np.array([[1.0], [1.0]])
+    query_labels = np.array([[1, 0], [0, 1]])
+    assert similarity_map(queries, np.array([[1.0], [0.5]]), query_labels, labels, (2,)) == [0.5]

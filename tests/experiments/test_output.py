@@ -1,0 +1,123 @@
+"""What an experiment leaves behind, for every experiment of the catalogue."""
+
+import csv
+import dataclasses
+import html.parser
+import json
+import xml.etree.ElementTree
+
+import pytest
+
+from cmimh_tf.config import get_preset
+from cmimh_tf.experiments.catalogue import EXPERIMENTS
+from cmimh_tf.experiments.data_facts import DataFacts
+from cmimh_tf.experiments.options import Options
+from cmimh_tf.experiments.output import Circumstances, flat_measures, write_output
+from cmimh_tf.experiments.results import Results
+
+
+def circumstances(data, **changes):
+    values = {"jobs": 2, "threads": 1, "failures": {}, **changes}
+    return Circumstances("python -m cmimh_tf.experiments main --data x", data, get_preset("default"), **values)
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.opened, self.sources = [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "img"):
+            self.opened.append(tag)
+        self.sources += [value for name, value in attributes if name in ("src", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.opened.pop() == tag
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_files_of_every_experiment(name, facts, fake_results, tmp_path):
+    experiment = EXPERIMENTS[name](Options(facts, seeds=2, quick=True))
+    write_output(fake_results(experiment), circumstances(facts), tmp_path)
+    markdown = (tmp_path / "results.md").read_text()
+    assert "    python -m cmimh_tf.experiments main --data x\n" in markdown
+    assert "50.0" in markdown
+    for picture in experiment.pictures:
+        assert f"]({picture.name}.svg)" in markdown
+        xml.etree.ElementTree.parse(tmp_path / f"{picture.name}.svg")
+    page = Page()
+    page.feed((tmp_path / "report.html").read_text())
+    assert page.opened == []
+    assert len(page.sources) == len(experiment.pictures)
+    assert all(source.startswith("data:") for source in page.sources)
+    values = json.loads((tmp_path / "results.json").read_text())
+    assert len(values["cells"]) == len(experiment.points)
+    assert values["cells"][0]["split"]["train"] <= 1000
+    rows = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
+    assert {row["experiment"] for row in rows} == {name}
+    assert {float(row["value"]) for row in rows if row["measure"] == "map_at_1000.image_to_text"} == {0.5}
+
+
+def test_verdict_stands_in_the_markdown(facts, fake_results, tmp_path):
+    experiment = EXPERIMENTS["main"](Options(facts, seeds=2, bits=(16,)))
+    results = fake_results(experiment, lambda p: (0.8 if p.row == "CMIMH" else 0.5) + 0.01 * p.cell.seed)
+    write_output(results, circumstances(facts), tmp_path)
+    markdown = (tmp_path / "results.md").read_text()
+    assert "CMIMH is first by at least one deviation in 2 of 2 cross-modal cells." in markdown
+    assert "| CMIMH | **80.5 ± 0.7** |" in markdown
+
+
+def test_failures_and_missing_cells_are_told(facts, tmp_path):
+    experiment = EXPERIMENTS["main"](Options(facts, seeds=1, bits=(16,)))
+    told = circumstances(facts, failures={"CVH, 16 bits, seed 0": "ValueError: no"})
+    write_output(Results(experiment, {}), told, tmp_path)
+    assert "Failed: CVH, 16 bits, seed 0: ValueError: no" in (tmp_path / "results.md").read_text()
+    assert json.loads((tmp_path / "results.json").read_text())["cells"] == []
+
+
+def test_mixed_code_and_warnings_of_trainings_are_told(facts, fake_results, tmp_path):
+    experiment = EXPERIMENTS["main"](Options(facts, seeds=1, bits=(16,), methods=("CVH", "CMIMH")))
+    by_cell = dict(fake_results(experiment).by_cell)
+    for number, cell in enumerate(by_cell):
+        by_cell[cell] = {**by_cell[cell], "source": f"version {number}", "training": {"problems": ["collapse: yes."]}}
+    write_output(Results(experiment, by_cell), circumstances(facts), tmp_path)
+    markdown = (tmp_path / "results.md").read_text()
+    assert "measured by 2 versions of the code" in markdown
+    assert "A training of CMIMH ended with a warning. collapse: yes." in markdown
+
+
+def test_published_figures_stand_beside_ours_with_their_source(fake_results, tmp_path):
+    data = DataFacts("mirflickr25k.npz", "x", 20_015)
+    experiment = EXPERIMENTS["map50"](Options(data, seeds=1))
+    write_output(fake_results(experiment), circumstances(data), tmp_path)
+    markdown = (tmp_path / "results.md").read_text()
+    assert "| UDCMH (cited) | 68.9 | 69.8 | 71.4 | 71.7 | 69.2 |" in markdown
+    assert "IJCAI 2018" in markdown
+    experiment = EXPERIMENTS["main"](Options(data, seeds=1))
+    write_output(fake_results(experiment), circumstances(data), tmp_path)
+    assert "No published figures of this setting are on file" in (tmp_path / "results.md").read_text()
+
+
+def test_same_results_give_the_same_bytes(facts, fake_results, tmp_path):
+    experiment = EXPERIMENTS["curves"](Options(facts, seeds=1, methods=("CVH", "CMIMH")))
+    for folder in ("a", "b"):
+        write_output(fake_results(experiment), circumstances(facts), tmp_path / folder)
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_flat_measures_leaves_curves_and_flags_out():
+    metrics = {
+        "labels": True,
+        "map": {"image_to_text": 0.5, "gone": None},
+        "precision_at_k": {"k": [1]},
+        "chance": 0.25,
+    }
+    assert dict(flat_measures(metrics)) == {"map.image_to_text": 0.5, "chance": 0.25}
+
+
+def test_unlabelled_results_have_no_curves(facts, fake_results, tmp_path):
+    experiment = EXPERIMENTS["curves"](Options(facts, seeds=1, methods=("CVH",)))
+    bare = {cell: {**result, "metrics": {"labels": False}} for cell, result in fake_results(experiment).by_cell.items()}
+    write_output(Results(experiment, bare), circumstances(dataclasses.replace(facts, has_labels=False)), tmp_path)
+    assert (tmp_path / "results.md").exists()
