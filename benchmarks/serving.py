@@ -2,7 +2,8 @@
 
 Direct: `hash_image` of the exported model on batches of 64 rows, in one process with nothing else to do. Served: a
 second process sends one row a request over 32 connections on 127.0.0.1, as base64 of float32 and as JSON numbers. At
-half of the rate that was reached, the 99th percentile of the latency is compared with the median.
+half of the rate that was reached, the 99th percentile of the latency is compared with the median. The processor time
+that a row costs says where the difference comes from: model, HTTP and load share the same cores.
 
     python benchmarks/serving.py [--preset default] [--image-width 1280] [--json FILE]
 """
@@ -56,16 +57,22 @@ def main() -> None:
         binary = [predict_request("hash_image_float_bytes", {"b64": b64(row)}) for row in rows]
         numbers = [predict_request("hash_image", row.tolist()) for row in rows]
         call = load_direct(base / "1")
-        with running_server(base, flags.server_flag) as port:
+        with running_server(base, flags.server_flag) as (port, process_id):
             generate(folder, port, binary, flags.connections, 1.0)
             for _ in range(flags.repeats):
                 direct_rates.append(direct_rate(call, rows, flags.seconds))
+                used = processor_seconds(process_id)
                 served.append(generate(folder, port, binary, flags.connections, flags.seconds))
+                served[-1]["server_cpu"] = processor_seconds(process_id) - used
             rate = median(result["rate"] for result in served)
             half = generate(folder, port, binary, flags.connections, flags.seconds, rate=rate / 2)
             json_served = generate(folder, port, numbers, flags.connections, flags.seconds)
         errors = sum(result["errors"] for result in (*served, half, json_served))
-    direct = median(direct_rates)
+    direct = median(rate for rate, _ in direct_rates)
+
+    def microseconds(name: str) -> float:
+        return median(1e6 * result[name] / result["count"] for result in served)
+
     report(
         f"serving: {flags.preset} preset, {flags.image_width} floats a row, {flags.connections} connections, "
         f"{len(os.sched_getaffinity(0))} cores",
@@ -77,6 +84,9 @@ def main() -> None:
             Figure("half_load_p50_ms", 1000 * half["p50"], "median latency at half the load", "ms"),
             Figure("half_load_p99_ms", 1000 * half["p99"], "99th percentile at half the load", "ms"),
             Figure("tail_ratio", half["p99"] / half["p50"], "99th percentile / median", at_most=10),
+            Figure("direct_cpu", 1e6 * median(cpu for _, cpu in direct_rates), "processor time, direct", "us/row"),
+            Figure("server_cpu", microseconds("server_cpu"), "processor time, server", "us/row"),
+            Figure("load_cpu", microseconds("cpu"), "processor time, load generator", "us/row"),
             Figure("errors", errors, "answers other than 200", at_most=0),
         ],
         flags.json,
@@ -110,17 +120,23 @@ def load_direct(directory: Path):
     return call
 
 
-def direct_rate(call, rows: np.ndarray, seconds: float) -> float:
-    """Rows a second in batches of `DIRECT_ROWS`."""
+def direct_rate(call, rows: np.ndarray, seconds: float) -> tuple[float, float]:
+    """Rows a second in batches of `DIRECT_ROWS`, and seconds of processor time a row."""
     batch = np.resize(rows, (DIRECT_ROWS, rows.shape[1]))
     for _ in range(5):
         call(batch)
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     count = 0
     while time.perf_counter() - start < seconds:
         call(batch)
         count += DIRECT_ROWS
-    return count / (time.perf_counter() - start)
+    return count / (time.perf_counter() - start), (time.process_time() - cpu) / count
+
+
+def processor_seconds(process_id: int) -> float:
+    """What a process has used so far, in all its threads."""
+    fields = Path(f"/proc/{process_id}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def b64(row: np.ndarray) -> str:
@@ -135,8 +151,8 @@ def predict_request(signature: str, instance: object) -> bytes:
 
 
 @contextlib.contextmanager
-def running_server(base: Path, server_flags: list[str]) -> Iterator[int]:
-    """`python -m serving.server` on a free port, which it yields."""
+def running_server(base: Path, server_flags: list[str]) -> Iterator[tuple[int, int]]:
+    """`python -m serving.server` on a free port; yields it and the process id."""
     command = [sys.executable, "-m", "serving.server", "--model-base", str(base), "--rest-port", "0"]
     process = subprocess.Popen(
         [*command, "--grpc-port", "-1", *server_flags], cwd=ROOT, stderr=subprocess.PIPE, text=True
@@ -145,7 +161,7 @@ def running_server(base: Path, server_flags: list[str]) -> Iterator[int]:
         deadline = time.monotonic() + STARTUP_SECONDS
         for line in process.stderr:
             if '"listening"' in line:
-                yield json.loads(line)["rest_port"]
+                yield json.loads(line)["rest_port"], process.pid
                 break
             if time.monotonic() > deadline:
                 raise TimeoutError("The server did not start in time.")

@@ -95,11 +95,13 @@ def description(model: CMIMH, preprocessing: Preprocessing) -> dict[str, object]
         "text_units": model.text_units,
         "takes_image_bytes": preprocessing.image_bytes_vectors is not None,
         "takes_captions": preprocessing.caption_vectors is not None,
+        "image_features": preprocessing.image_features_version,
+        "text_features": preprocessing.text_features_version,
     }
 
 
 def model_card(model: CMIMH) -> str:
-    """A model card of what is known without the data: the pipeline replaces it by one with measures."""
+    """A model card of what is known without the data; `extra_assets` may bring a better one."""
     return (
         f"# CMIMH, {model.config.code_length} bits\n\n"
         "Hashes pictures and texts, or their feature vectors, to binary codes; near codes mean related items of\n"

@@ -28,10 +28,14 @@ class Preprocessing(tf.Module):
         image_bytes_vectors: string [B] of encoded pictures -> float [B, image_units], or None if the pipeline was
             not fitted on pictures. A picture that cannot be decoded must be an InvalidArgumentError.
         caption_vectors: string [B] of UTF-8 -> float [B, text_units], or None if it was not fitted on captions.
+        image_features_version, text_features_version: of the features whose vectors `image_vectors` and `text_vectors`
+            take, as `cmimh_tf.features.registry` gives them; None where clients bring vectors of their own.
     """
 
     image_bytes_vectors: GraphFunction | None = None
     caption_vectors: GraphFunction | None = None
+    image_features_version: str | None = None
+    text_features_version: str | None = None
 
     def __init__(self, image_width: int, text_width: int, name: str = "preprocessing"):
         super().__init__(name=name)
@@ -62,34 +66,25 @@ class Preprocessing(tf.Module):
 
 
 class PictureAndCaptionPreprocessing(Preprocessing):
-    """Pictures by `describe_pictures`, captions by a fitted `BagOfWords`; vectors go through as they are.
+    """Pictures and captions by features of `cmimh_tf.features`; vectors go through as they are.
 
     Args:
-        bag_of_words: fitted on the training captions.
+        text_features: such as a `BagOfWords` that was fitted on the training captions.
+        image_features: of `make_image_features`; None takes `descriptor`.
     """
 
-    def __init__(self, bag_of_words: Any):
-        from cmimh_tf.features.descriptor import DESCRIPTOR_DIM
+    def __init__(self, text_features: Any, image_features: Any = None):
+        from cmimh_tf.features import make_image_features
 
-        super().__init__(DESCRIPTOR_DIM, bag_of_words.dim, name="picture_and_caption_preprocessing")
-        self.bag_of_words = bag_of_words
+        image_features = image_features or make_image_features("descriptor")
+        super().__init__(image_features.dim, text_features.dim, name="picture_and_caption_preprocessing")
+        self.image_features = image_features
+        self.text_features = text_features
 
     def image_bytes_vectors(self, image_bytes: tf.Tensor) -> tf.Tensor:
-        """string [B], JPEG, PNG, GIF or BMP -> float32 [B, DESCRIPTOR_DIM]."""
-        # One at a time: pictures of one request may differ in size.
-        return tf.map_fn(
-            _describe_picture, image_bytes, fn_output_signature=tf.TensorSpec([self.image_width], tf.float32)
-        )
+        """string [B], JPEG, PNG, GIF or BMP -> float32 [B, image_width]."""
+        return self.image_features(image_bytes)
 
     def caption_vectors(self, caption: tf.Tensor) -> tf.Tensor:
-        """string [B] -> float32 [B, dim of the bag of words]."""
-        return self.bag_of_words(caption)
-
-
-def _describe_picture(image_bytes: tf.Tensor) -> tf.Tensor:
-    """One encoded picture -> float32 [DESCRIPTOR_DIM]."""
-    from cmimh_tf.features.descriptor import describe_pictures
-
-    picture = tf.io.decode_image(image_bytes, channels=3, expand_animations=False)
-    picture.set_shape([None, None, 3])
-    return describe_pictures(picture[tf.newaxis])[0]
+        """string [B] -> float32 [B, text_width]."""
+        return self.text_features(caption)

@@ -89,7 +89,7 @@ class PairedData:
         for array in (self.image, self.text, self.labels, self.is_query):
             if array is not None:
                 digest.update(repr((array.shape, array.dtype)).encode())
-                digest.update(array.data)
+                digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:16]
 
 

@@ -9,6 +9,7 @@ import sys
 from serving.server.settings import parse_flags
 
 _SWITCH_SECONDS = 0.0005
+_GARBAGE_THRESHOLD = 50_000
 
 
 def main() -> None:
@@ -21,9 +22,11 @@ def main() -> None:
     from serving.server.running import serve_until_signal
 
     configure_logs(settings.log_level)
-    # TensorFlow's many long-lived objects would be looked through again and again while requests come and go.
+    # TensorFlow's many long-lived objects would be looked through again and again while requests come and go, which
+    # leave no cycles behind.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_GARBAGE_THRESHOLD)
     # The thread that starts a batch must not wait 5 ms for the thread that reads requests, while the model is idle.
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:

@@ -103,8 +103,10 @@ def _parse(path: Path, message: Any) -> Any:
         raise ValueError(f"{path} must be a {message.DESCRIPTOR.name} in text format. Received: {error}.") from error
 
 
-# tensorflow-serving-api leaves these two protos out; the fields are those of session_bundle_config.proto and
-# monitoring_config.proto of TF Serving, written from memory: not checked against its sources.
+# tensorflow-serving-api leaves these two protos out. The fields were compared with TF Serving's
+# tensorflow_serving/config/monitoring_config.proto and tensorflow_serving/servables/tensorflow/
+# session_bundle_config.proto. The copies of the latter that could be read end at field 7: the last two are known from
+# its saved_model_bundle_factory_test.cc by name and type, and their numbers, which text files do not use, are not.
 _MESSAGES = {
     "BatchingParameters": [
         ("max_batch_size", 1, ".google.protobuf.Int64Value"),

@@ -20,11 +20,9 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from serving.server.batcher import Column
-from serving.server.codec import check_inputs
 from serving.server.errors import ServingError, from_exception, invalid_argument
 from serving.server.model_description import SIGNATURE_DEF, metadata_message, status_message
-from serving.server.servable import InputSpec, Runner
+from serving.server.servable import Column, InputSpec, Runner
 from serving.server.service import Service
 
 Handler = Callable[[Any], Awaitable[Any]]
@@ -78,14 +76,14 @@ class PredictionService(_Answering, prediction_service_pb2_grpc.PredictionServic
             if runner is None:
                 raise ServingError("FAILED_PRECONDITION", f'Serving signature key "{signature_name}" not found.')
             inputs = decode_inputs(request, runner, self._service.settings.max_rows)
-            rows = check_inputs(inputs, runner, self._service.settings.max_rows)
+            rows = runner.count_rows(inputs, self._service.settings.max_rows)
             wanted = _wanted_outputs(request, runner)
             outputs = await self._service.predict(runner, inputs, rows, timeout)
             response.model_spec.name = servable.name
             response.model_spec.version.value = servable.version
             response.model_spec.signature_name = signature_name
         for name in wanted:
-            response.outputs[name].CopyFrom(tf.make_tensor_proto(outputs[name]))
+            response.outputs[name].CopyFrom(_tensor_proto(outputs[name]))
         return response
 
     async def _metadata(self, request: get_model_metadata_pb2.GetModelMetadataRequest) -> Any:
@@ -186,6 +184,12 @@ def _num_values(tensor: Any, spec: InputSpec) -> int:
         return len(tensor.tensor_content) // spec.dtype.itemsize
     fields = ("float_val", "double_val", "int_val", "int64_val", "bool_val", "half_val", "uint32_val", "uint64_val")
     return max(len(getattr(tensor, name)) for name in fields)
+
+
+def _tensor_proto(column: Column) -> Any:
+    if isinstance(column, list):
+        return tf.make_tensor_proto(column, tf.string, [len(column)])
+    return tf.make_tensor_proto(column)
 
 
 def _wanted_outputs(request: predict_pb2.PredictRequest, runner: Runner) -> list[str]:

@@ -85,7 +85,8 @@ class ModelStore:
         """A version that stays in memory inside the block; the greatest one that is available by default.
 
         Raises:
-            ServingError: NOT_FOUND for a model or version, INVALID_ARGUMENT for a label that does not exist.
+            ServingError: NOT_FOUND for a model or version, INVALID_ARGUMENT for a label that does not exist,
+                UNAVAILABLE for what is just being loaded.
         """
         servable = self.take(name, version, label)
         try:
@@ -103,6 +104,8 @@ class ModelStore:
                 version = max(versions)
             servable = versions.get(version) if versions and version is not None else None
             if servable is None:
+                if self._is_loading(name, version):
+                    raise ServingError("UNAVAILABLE", f"Model {name} is being loaded.")
                 request = f"Latest({name})" if version is None else f"Specific({name}, {version})"
                 raise ServingError("NOT_FOUND", f"Servable not found for request: {request}")
             servable.uses += 1
@@ -201,6 +204,12 @@ class ModelStore:
         deadline = time.monotonic() + self._settings.request_timeout + 5
         while servable.uses and time.monotonic() < deadline:
             time.sleep(_DRAIN_POLL_SECONDS)
+
+    def _is_loading(self, name: str, version: int | None) -> bool:
+        """Whether the version, or any if it is None, is on its way into memory."""
+        known = self._statuses.get(name, {})
+        statuses = known.values() if version is None else [known[version]] if version in known else []
+        return any(status.state in ("START", "LOADING") for status in statuses)
 
     def _set_status(self, name: str, version: int, status: VersionStatus) -> None:
         with self._lock:

@@ -9,11 +9,14 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import grpc
 import uvicorn
+from uvicorn.server import ServerState
 
 from serving.server.grpc_service import make_grpc_server
+from serving.server.http_connection import HttpConnection, watch
 from serving.server.model_store import ModelStore
 from serving.server.rest import RestApplication
 from serving.server.service import Service
@@ -21,7 +24,6 @@ from serving.server.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-_KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 1024
 
 
@@ -71,6 +73,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Addresses]:
         raise
     rest = _UvicornServer(_uvicorn_config(service))
     rest_task = asyncio.create_task(rest.serve(sockets=sockets)) if sockets else None
+    watching = asyncio.create_task(watch(cast("set[HttpConnection]", rest.server_state.connections)))
     try:
         while rest_task is not None and not rest.started:
             if rest_task.done():
@@ -88,6 +91,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Addresses]:
         if grpc_server is not None:
             ends.append(asyncio.ensure_future(grpc_server.stop(settings.shutdown_timeout)))
         await asyncio.gather(*ends)
+        watching.cancel()
         await asyncio.to_thread(service.close)
         await asyncio.to_thread(store.stop)
         logger.info("stopped")
@@ -95,18 +99,26 @@ async def running_server(settings: Settings) -> AsyncIterator[Addresses]:
 
 def _uvicorn_config(service: Service) -> uvicorn.Config:
     settings = service.settings
+    application = RestApplication(service)
+
+    def connect(server_state: ServerState, **_: object) -> HttpConnection:
+        return HttpConnection(
+            application,
+            settings.max_body_bytes,
+            settings.request_timeout,
+            cast("set[HttpConnection]", server_state.connections),
+        )
+
     return uvicorn.Config(
-        RestApplication(service),
-        http="httptools",
+        # Only for its log: requests go to the application through `http`.
+        RestApplication,
+        interface="asgi3",
+        http=cast("type[HttpConnection]", connect),
         ws="none",
         lifespan="off",
-        access_log=False,
         log_config=None,
-        server_header=False,
-        date_header=False,
         proxy_headers=False,
         backlog=_BACKLOG,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout)),
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,

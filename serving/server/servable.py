@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,9 @@ from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 from serving.export import EXTRA_ASSETS
 from serving.server.errors import ServingError, clean_message, invalid_argument
 from serving.warmup import WARMUP_FILE, read_warmup
+
+# A float tensor as an array, a string tensor [rows] as a list of bytes: lists join faster than arrays of objects.
+Column = np.ndarray | list[bytes]
 
 DEFAULT_SIGNATURE = "serving_default"
 _INTERNAL_SIGNATURE = "__saved_model_init_op"
@@ -34,6 +38,11 @@ class InputSpec:
     dtype: np.dtype
     type_name: str
     shape: tuple[int | None, ...] | None
+
+    @functools.cached_property
+    def is_string_a_row(self) -> bool:
+        """Whether a column of it is a list of bytes."""
+        return self.dtype == object and self.shape == (None,)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuses a shape that the signature does not take, with both shapes."""
@@ -63,6 +72,29 @@ class Runner:
     inputs: Mapping[str, InputSpec]
     output_names: tuple[str, ...]
     call: Callable[..., list[np.ndarray]]
+
+    def count_rows(self, inputs: Mapping[str, Column], max_rows: int) -> int:
+        """The number of rows that all inputs have; shapes are compared with the signature's.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT if they do not fit, to the signature or together, or there are too many.
+        """
+        sizes = set()
+        for name, value in inputs.items():
+            if type(value) is list and self.inputs[name].is_string_a_row:
+                sizes.add(len(value))
+                continue
+            shape = (len(value),) if isinstance(value, list) else value.shape
+            self.inputs[name].check(shape)
+            if not shape:
+                raise invalid_argument(f"`{name}` must have a batch dimension. Received: a scalar.")
+            sizes.add(shape[0])
+        if len(sizes) != 1:
+            raise invalid_argument(f"All inputs must have the same number of rows. Received: {sorted(sizes)}.")
+        rows = sizes.pop()
+        if not 1 <= rows <= max_rows:
+            raise invalid_argument(f"A request must have 1 to {max_rows} rows. Received: {rows}.")
+        return rows
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Runs one batch.

@@ -6,14 +6,15 @@ import asyncio
 import hmac
 import itertools
 import logging
+import os
 import secrets
 from collections.abc import Mapping
 
-from serving.server.batcher import Batcher, Column, Outputs
+from serving.server.batcher import Batcher, Deliver, Outputs, Task
 from serving.server.errors import ServingError
 from serving.server.metrics import Metrics
 from serving.server.model_store import ModelStore
-from serving.server.servable import Runner
+from serving.server.servable import Column, Runner
 from serving.server.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -38,30 +39,51 @@ class Service:
             settings.max_batch_size,
             settings.batch_timeout,
             settings.max_enqueued_rows,
-            settings.num_batch_threads,
+            settings.num_batch_threads or len(os.sched_getaffinity(0)),
             self.metrics.observe_batch,
         )
-        self._loop = asyncio.get_running_loop()
         self._authorization = None if settings.token is None else f"Bearer {settings.token}".encode()
         self._id_prefix = secrets.token_hex(6)
         self._id_numbers = itertools.count(1)
 
+    def submit(self, runner: Runner, inputs: Mapping[str, Column], rows: int, deliver: Deliver) -> Task:
+        """Runs a signature on the rows of one request, together with those of others.
+
+        Args:
+            runner: the signature.
+            inputs: by alias, checked by the runner.
+            rows: their number.
+            deliver: takes the outputs, or a ServingError: DEADLINE_EXCEEDED, or what the model said.
+
+        Raises:
+            ServingError: RESOURCE_EXHAUSTED if the queue is full.
+        """
+        return self._batcher.submit(runner, inputs, rows, self.settings.request_timeout, deliver)
+
     async def predict(
         self, runner: Runner, inputs: Mapping[str, Column], rows: int, timeout: float | None = None
     ) -> Outputs:
-        """Runs a signature on the rows of one request, together with those of others.
+        """The same as a coroutine; `timeout` is the client's limit, where it has one below the server's.
 
         Raises:
-            ServingError: RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED, or what the model said.
+            ServingError: whatever `submit` delivers or raises.
         """
+        future: asyncio.Future[Outputs] = asyncio.get_running_loop().create_future()
+
+        def deliver(result: Outputs | ServingError) -> None:
+            if future.cancelled():
+                return
+            if isinstance(result, ServingError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
         limit = self.settings.request_timeout if timeout is None else min(timeout, self.settings.request_timeout)
-        future = self._batcher.submit(runner, inputs, rows)
-        # Cheaper than asyncio.wait_for, and this is done for each request.
-        timer = self._loop.call_later(limit, _expire, future, limit)
+        task = self._batcher.submit(runner, inputs, rows, limit, deliver)
         try:
             return await future
         finally:
-            timer.cancel()
+            task.cancel()
 
     def request_id(self, received: bytes | None) -> str:
         """The client's id of the request if it is a sane one, else a new one."""
@@ -115,8 +137,3 @@ class Service:
     def close(self) -> None:
         """Waits for running batches."""
         self._batcher.close()
-
-
-def _expire(future: asyncio.Future[Outputs], limit: float) -> None:
-    if not future.done():
-        future.set_exception(ServingError("DEADLINE_EXCEEDED", f"The request took longer than {limit:g} seconds."))

@@ -30,7 +30,7 @@ class Settings:
         max_batch_size: rows that one run of the model takes from several requests.
         batch_timeout: seconds that the first row of a batch waits for others.
         max_enqueued_rows: rows that may wait; a request beyond is answered with 429.
-        num_batch_threads: batches that run at the same time.
+        num_batch_threads: batches that run at the same time; 0 takes as many as there are processors.
         threads_per_batch: processors that one of them may use; 0 takes all.
         max_body_bytes: of a request, after it was unpacked too.
         max_rows: of one request.
@@ -53,7 +53,7 @@ class Settings:
     max_batch_size: int = 64
     batch_timeout: float = 0.0
     max_enqueued_rows: int = 1024
-    num_batch_threads: int = 1
+    num_batch_threads: int = 0
     threads_per_batch: int = 1
     max_body_bytes: int = 16 << 20
     max_rows: int = 4096
@@ -79,13 +79,13 @@ class Settings:
             )
         if self.token is not None and not self.token:
             raise ValueError("`token` must not be empty. Received: ''.")
-        for name in ("max_batch_size", "max_enqueued_rows", "num_batch_threads", "max_body_bytes", "max_rows"):
+        for name in ("max_batch_size", "max_enqueued_rows", "max_body_bytes", "max_rows"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1. Received: {name}={getattr(self, name)}.")
         for name in ("poll_seconds", "request_timeout", "shutdown_timeout"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"`{name}` must be positive. Received: {name}={getattr(self, name)}.")
-        for name in ("batch_timeout", "shutdown_delay", "threads_per_batch"):
+        for name in ("batch_timeout", "shutdown_delay", "num_batch_threads", "threads_per_batch"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"`{name}` must be at least 0. Received: {name}={getattr(self, name)}.")
 
@@ -110,7 +110,7 @@ def parse_flags(arguments: Sequence[str] | None = None) -> Settings:
     add("--max-batch-size", type=int, default=Settings.max_batch_size, metavar="N", help="rows a run (%(default)s)")
     add("--batch-timeout", type=float, default=Settings.batch_timeout, metavar="S", help="a row waits for others")
     add("--max-enqueued-rows", type=int, default=Settings.max_enqueued_rows, metavar="N", help="beyond it: 429")
-    add("--num-batch-threads", type=int, default=Settings.num_batch_threads, metavar="N", help="runs at a time")
+    add("--num-batch-threads", type=int, default=Settings.num_batch_threads, metavar="N", help="0 takes all cores")
     add("--threads-per-batch", type=int, default=Settings.threads_per_batch, metavar="N", help="0 takes all cores")
     add("--max-body-bytes", type=int, default=Settings.max_body_bytes, metavar="N", help="of a request (%(default)s)")
     add("--max-rows", type=int, default=Settings.max_rows, metavar="N", help="of a request (%(default)s)")

@@ -181,6 +181,7 @@ def test_fingerprint_follows_every_value_that_decides_a_result():
     image, text, labels = np.ones((3, 2)), np.ones((3, 4)), np.eye(3)
     original = PairedData(image, text, labels)
     assert original.fingerprint() == PairedData(image, text, labels, captions=["a", "b", "c"]).fingerprint()
+    assert original.fingerprint() == PairedData(image, text, np.asfortranarray(labels)).fingerprint()
     others = [
         PairedData(2 * image, text, labels),
         PairedData(image, 2 * text, labels),

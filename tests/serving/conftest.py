@@ -14,6 +14,7 @@ from cmimh_tf.features.descriptor import DESCRIPTOR_DIM, describe_pictures
 from cmimh_tf.models.cmimh import CMIMH
 from serving.export import export_model
 from serving.preprocessing import PictureAndCaptionPreprocessing
+from serving.server.model_store import ModelStore
 from serving.server.running import Addresses, running_server
 from serving.server.settings import Settings
 
@@ -60,6 +61,15 @@ def exported(tmp_path_factory) -> Exported:
         model, base / "1", preprocessing=preprocessing, extra_assets={"metrics.json": "{}"}, warmup_batch_sizes=(1, 2)
     )
     return Exported(model, base, bag_of_words)
+
+
+@pytest.fixture(scope="session")
+def store(exported) -> Iterator[ModelStore]:
+    """The exported model in memory, for a service without sockets."""
+    store = ModelStore(Settings(model_base=exported.base))
+    store.poll()
+    yield store
+    store.stop()
 
 
 @pytest.fixture(scope="session")

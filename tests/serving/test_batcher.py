@@ -28,6 +28,23 @@ def rows(*values):
     return {"x": np.array([[value, value] for value in values], np.float32)}
 
 
+class Awaiting(Batcher):
+    """The batcher with futures, which are easier to wait for."""
+
+    def ask(self, runner, inputs, count, limit=60.0):
+        future = asyncio.get_running_loop().create_future()
+
+        def deliver(result):
+            assert not future.done()
+            if isinstance(result, ServingError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        future.task = self.submit(runner, inputs, count, limit, deliver)
+        return future
+
+
 def run(test):
     asyncio.run(asyncio.wait_for(test(), 60))
 
@@ -36,10 +53,10 @@ def test_rows_that_wait_together_run_together_and_come_back_in_order():
     calls, gate = [], threading.Event()
 
     async def test():
-        batcher, runner = Batcher(4, 0.0, 100), doubling_runner(calls, gate)
-        futures = [batcher.submit(runner, rows(0), 1)]
+        batcher, runner = Awaiting(4, 0.0, 100), doubling_runner(calls, gate)
+        futures = [batcher.ask(runner, rows(0), 1)]
         await asyncio.sleep(0.05)
-        futures += [batcher.submit(runner, rows(*range(n)), n) for n in (1, 2, 2, 1, 1)]
+        futures += [batcher.ask(runner, rows(*range(n)), n) for n in (1, 2, 2, 1, 1)]
         gate.set()
         outputs = await asyncio.gather(*futures)
         batcher.close()
@@ -54,10 +71,10 @@ def test_the_timeout_lets_rows_gather():
     calls = []
 
     async def test():
-        batcher, runner = Batcher(64, 0.1, 100), doubling_runner(calls)
+        batcher, runner = Awaiting(64, 0.1, 100), doubling_runner(calls)
         futures = []
         for number in range(5):
-            futures.append(batcher.submit(runner, rows(number), 1))
+            futures.append(batcher.ask(runner, rows(number), 1))
             await asyncio.sleep(0.002)
         await asyncio.gather(*futures)
         batcher.close()
@@ -70,8 +87,8 @@ def test_a_full_batch_does_not_wait():
     calls = []
 
     async def test():
-        batcher, runner = Batcher(2, 30.0, 100), doubling_runner(calls)
-        await asyncio.gather(*(batcher.submit(runner, rows(number), 1) for number in range(2)))
+        batcher, runner = Awaiting(2, 30.0, 100), doubling_runner(calls)
+        await asyncio.gather(*(batcher.ask(runner, rows(number), 1) for number in range(2)))
         batcher.close()
 
     run(test)
@@ -82,8 +99,8 @@ def test_a_request_larger_than_a_batch_runs_alone():
     calls = []
 
     async def test():
-        batcher, runner = Batcher(2, 0.0, 100), doubling_runner(calls)
-        outputs = await batcher.submit(runner, rows(1, 2, 3, 4, 5), 5)
+        batcher, runner = Awaiting(2, 0.0, 100), doubling_runner(calls)
+        outputs = await batcher.ask(runner, rows(1, 2, 3, 4, 5), 5)
         assert outputs["y"].shape == (5, 2)
         batcher.close()
 
@@ -95,16 +112,16 @@ def test_a_full_queue_refuses_and_then_takes_rows_again():
     gate = threading.Event()
 
     async def test():
-        batcher, runner = Batcher(2, 0.0, 3), doubling_runner([], gate)
-        running = batcher.submit(runner, rows(1), 1)
+        batcher, runner = Awaiting(2, 0.0, 3), doubling_runner([], gate)
+        running = batcher.ask(runner, rows(1), 1)
         await asyncio.sleep(0.05)
-        waiting = [batcher.submit(runner, rows(1), 1) for _ in range(3)]
+        waiting = [batcher.ask(runner, rows(1), 1) for _ in range(3)]
         with pytest.raises(ServingError, match="queue capacity is 3 rows") as caught:
-            batcher.submit(runner, rows(1), 1)
+            batcher.ask(runner, rows(1), 1)
         assert caught.value.http_status == 429
         gate.set()
         await asyncio.gather(running, *waiting)
-        await batcher.submit(runner, rows(1), 1)
+        await batcher.ask(runner, rows(1), 1)
         batcher.close()
 
     run(test)
@@ -114,10 +131,10 @@ def test_a_wrong_row_hurts_only_its_own_request():
     calls, gate = [], threading.Event()
 
     async def test():
-        batcher, runner = Batcher(8, 0.0, 100), doubling_runner(calls, gate)
-        first = batcher.submit(runner, rows(0), 1)
+        batcher, runner = Awaiting(8, 0.0, 100), doubling_runner(calls, gate)
+        first = batcher.ask(runner, rows(0), 1)
         await asyncio.sleep(0.05)
-        futures = [batcher.submit(runner, rows(value), 1) for value in (1, -1, 3)]
+        futures = [batcher.ask(runner, rows(value), 1) for value in (1, -1, 3)]
         gate.set()
         await first
         results = await asyncio.gather(*futures, return_exceptions=True)
@@ -134,11 +151,11 @@ def test_who_gave_up_is_not_computed():
     calls, gate = [], threading.Event()
 
     async def test():
-        batcher, runner = Batcher(8, 0.0, 100), doubling_runner(calls, gate)
-        first = batcher.submit(runner, rows(0), 1)
+        batcher, runner = Awaiting(8, 0.0, 100), doubling_runner(calls, gate)
+        first = batcher.ask(runner, rows(0), 1)
         await asyncio.sleep(0.05)
-        gone, stays = batcher.submit(runner, rows(1), 1), batcher.submit(runner, rows(2), 1)
-        gone.cancel()
+        gone, stays = batcher.ask(runner, rows(1), 1), batcher.ask(runner, rows(2), 1)
+        gone.task.cancel()
         gate.set()
         await first
         assert (await stays)["y"][0, 0] == 4
@@ -146,3 +163,42 @@ def test_who_gave_up_is_not_computed():
 
     run(test)
     assert calls == [1, 1]
+
+
+def test_what_takes_too_long_fails_while_it_waits_and_while_it_runs():
+    gate = threading.Event()
+
+    async def test():
+        batcher, runner = Awaiting(1, 0.0, 100), doubling_runner([], gate)
+        futures = [batcher.ask(runner, rows(number), 1, limit) for number, limit in enumerate((0.05, 0.06, 60.0))]
+        for future, limit in zip(futures[:2], ("0.05", "0.06"), strict=True):
+            with pytest.raises(ServingError, match=f"longer than {limit} seconds") as caught:
+                await future
+            assert caught.value.http_status == 504
+        gate.set()
+        assert (await futures[2])["y"][0, 0] == 4
+        batcher.close()
+
+    run(test)
+
+
+def test_clients_that_come_back_one_by_one_are_not_torn_apart():
+    """Four of them were answered together; the first that is back waits for another, and then does not wait on."""
+    calls, gate = [], threading.Event()
+
+    async def test():
+        batcher, runner = Awaiting(64, 0.0, 100), doubling_runner(calls, gate)
+        first = [batcher.ask(runner, rows(number), 1) for number in range(4)]
+        await asyncio.sleep(0.01)
+        gate.set()
+        await asyncio.gather(*first)
+        again = [batcher.ask(runner, rows(0), 1)]
+        await asyncio.sleep(0)
+        again.append(batcher.ask(runner, rows(1), 1))
+        await asyncio.gather(*again)
+        # The others do not come back, and who is alone now waits once for them, but not for ever.
+        await batcher.ask(runner, rows(0), 1)
+        batcher.close()
+
+    run(test)
+    assert calls == [4, 2, 1]

@@ -46,6 +46,11 @@ def test_the_command(exported, url, tmp_path, capsys):
     main(["text", "a red cat", "a dog", "--url", url, "--timeout", "30"])
     codes = exported.caption_codes(["a red cat", "a dog"])
     assert capsys.readouterr().out == f"{codes[0].tobytes().hex()}\ta red cat\n{codes[1].tobytes().hex()}\ta dog\n"
+    picture = np.random.default_rng(0).integers(0, 256, (30, 20, 3), np.uint8)
+    (tmp_path / "photo.png").write_bytes(tf.io.encode_png(picture).numpy())
+    main(["image", str(tmp_path / "photo.png"), "--url", url, "--timeout", "30"])
+    code = exported.picture_codes([picture])[0].tobytes().hex()
+    assert capsys.readouterr().out == f"{code}\t{tmp_path / 'photo.png'}\n"
     np.savez(tmp_path / "features.npz", image=exported.image_rows(3), text=exported.text_rows(3))
     main(["vectors", str(tmp_path / "features.npz"), "--out", str(tmp_path / "codes.npz"), "--url", url])
     with np.load(tmp_path / "codes.npz") as codes:

@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from serving.server.addresses import METRICS_PATH
 from serving.server.config_files import (
     ModelConfig,
     read_batching_parameters,
     read_model_configs,
     read_monitoring_config,
 )
-from serving.server.rest import METRICS_PATH
 from serving.server.settings import Settings, parse_flags
 
 SERVING = Path(__file__).resolve().parents[2] / "serving"

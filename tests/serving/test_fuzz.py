@@ -5,19 +5,20 @@ import base64
 import gzip
 import json
 import socket
+import time
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from serving.server.model_store import ModelStore
-from serving.server.rest import RestApplication
 from serving.server.service import Service
 from serving.server.settings import Settings
+from tests.serving.http_exchange import raw_request
+from tests.serving.rest_exchange import PREDICT, connect
 
 REQUESTS_PER_EXAMPLE, EXAMPLES = 10, 1000
 GOOD = {"signature_name": "hash_caption", "instances": ["a red cat"]}
-PREDICT = "/v1/models/cmimh:predict"
 
 # Vectors of the right width, and captions, do not come out of these by chance.
 scalars = st.one_of(
@@ -65,36 +66,27 @@ requests = st.tuples(methods, paths, bodies, encodings, lengths, st.booleans())
 
 
 @pytest.fixture(scope="module")
-def fuzzed(exported):
-    """An application in a loop of its own, and a function that asks it."""
+def fuzzed(store):
+    """A function that sends bytes over a connection of their own, and returns the first answer."""
     loop = asyncio.new_event_loop()
-    store = ModelStore(Settings(model_base=exported.base))
-    store.poll()
+    service = loop.run_until_complete(_make_service(store))
 
-    async def make():
-        return Service(Settings(model_base=exported.base, max_body_bytes=1 << 18, request_timeout=20), store)
+    async def ask(raw):
+        connection, wire = connect(service)
+        connection.data_received(raw)
+        # Half a request, where a broken one happens to be that, waits for the rest until its time is over.
+        connection.look_at_clock(time.perf_counter() + 60)
+        answer = await wire.answer()
+        wire.close()
+        return answer
 
-    service = loop.run_until_complete(make())
-    app = RestApplication(service)
-
-    async def ask(method, path, body, headers):
-        messages, sent = [{"type": "http.request", "body": body, "more_body": False}], []
-
-        async def receive():
-            return messages.pop() if messages else {"type": "http.disconnect"}
-
-        async def send(message):
-            sent.append(message)
-
-        raw_path = path.encode("utf-8", "surrogatepass")
-        scope = {"type": "http", "method": method, "path": path, "raw_path": raw_path, "headers": headers}
-        await app(scope, receive, send)
-        return sent[0]["status"], sent[1]["body"]
-
-    yield lambda *request: loop.run_until_complete(asyncio.wait_for(ask(*request), 60))
+    yield lambda raw: loop.run_until_complete(asyncio.wait_for(ask(raw), 60))
     service.close()
-    store.stop()
     loop.close()
+
+
+async def _make_service(store):
+    return Service(Settings(model_base=Path("unused"), max_body_bytes=1 << 18, request_timeout=30.0), store)
 
 
 def test_only_4xx_and_the_next_good_one_is_answered(exported, fuzzed):
@@ -107,25 +99,24 @@ def test_only_4xx_and_the_next_good_one_is_answered(exported, fuzzed):
     @given(st.lists(requests, min_size=REQUESTS_PER_EXAMPLE, max_size=REQUESTS_PER_EXAMPLE))
     def broken(batch):
         for method, path, body, encoding, length, packed in batch:
-            headers = []
+            if encoding is not None and packed:
+                # Cut off, or whole: with a wrong body inside.
+                body = gzip.compress(body)[: len(body)] if len(body) % 2 else gzip.compress(body)
+            lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Content-Length: {length or len(body)}"]
             if encoding is not None:
-                headers.append((b"content-encoding", encoding.encode()))
-                if packed:
-                    # Cut off, or whole: with a wrong body inside.
-                    body = gzip.compress(body)[: len(body)] if len(body) % 2 else gzip.compress(body)
-            if length is not None:
-                headers.append((b"content-length", length.encode()))
-            status, answer = fuzzed(method, path, body, headers)
+                lines.append(f"Content-Encoding: {encoding}")
+            raw = "\r\n".join(lines).encode("utf-8", "surrogatepass") + b"\r\n\r\n" + body
+            answer = fuzzed(raw)
             counts["requests"] += 1
-            assert 400 <= status < 500, (status, method, path, body[:200], headers, answer)
-            assert list(json.loads(answer)) == ["error"]
+            assert 400 <= answer.status < 500, (answer.status, raw[:300], answer.body)
+            assert answer.error
         if counts["requests"] % 500 == 0:
             check_good()
 
     def check_good():
-        status, answer = fuzzed("POST", PREDICT, json.dumps(GOOD).encode(), [])
-        assert status == 200
-        assert base64.b64decode(json.loads(answer)["predictions"][0]["code_bytes"]["b64"]) == expected
+        answer = fuzzed(raw_request("POST", PREDICT, GOOD))
+        assert answer.status == 200
+        assert base64.b64decode(answer.json["predictions"][0]["code_bytes"]["b64"]) == expected
 
     broken()
     check_good()
@@ -166,3 +157,12 @@ def test_broken_http_over_real_sockets(server):
             assert answer.startswith(b"HTTP/1.1 4") or (unread and not answer), (raw[:80], answer[:200])
         whole = head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(good) + good
         assert exchange(server.rest_port, whole).startswith(b"HTTP/1.1 200")
+
+
+def test_half_a_request_over_a_real_socket_is_timed_out(exported, serve):
+    head = b"POST /v1/models/cmimh:predict HTTP/1.1\r\nHost: x\r\n"
+    limits = Settings(model_base=exported.base, rest_port=0, grpc_port=None, request_timeout=0.3, shutdown_timeout=5)
+    with serve(limits) as addresses:
+        for raw in (head, head + b"Content-Length: 50\r\n\r\n{"):
+            answer = exchange(addresses.rest_port, raw)
+            assert answer.startswith(b"HTTP/1.1 408"), answer

@@ -1,0 +1,256 @@
+"""One HTTP/1.1 connection: requests in, under limits of size and time; answers out, in their order.
+
+The parser is httptools', the sockets, TLS and the end of the server are uvicorn's, which takes this class for its
+`http` option. Between the two there is nothing: behind ASGI each request costs a task, several coroutines and a dozen
+dictionaries, and hashing one row is so little work that it showed in the throughput.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Collection
+from typing import cast
+
+import httptools
+import orjson
+
+from serving.server.errors import ServingError, invalid_argument
+from serving.server.http_messages import Application, Cancel, Request, Response
+
+_MAX_HEADER_BYTES = 1 << 16
+_MAX_LENGTH_DIGITS = 18
+_KEEP_ALIVE_SECONDS = 75.0
+_LINGER_SECONDS = 2.0
+_LOOK_SECONDS = 0.25
+
+
+class HttpConnection(asyncio.Protocol):
+    """Reads, answers one request at a time, and closes when told to, when idle, or after a broken request.
+
+    Args:
+        application: what answers.
+        max_body_bytes: a longer body is a 413.
+        receive_seconds: for a whole request from its first byte; then it is a 408.
+        connections: the open ones; this one enters and leaves.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        max_body_bytes: int,
+        receive_seconds: float,
+        connections: set[HttpConnection],
+    ):
+        self._application = application
+        self._max_body_bytes = max_body_bytes
+        self._receive_seconds = receive_seconds
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        # What is being received.
+        self._receiving = self._has_headers = False
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self._header_bytes = self._body_bytes = 0
+        self._started = 0.0
+        # What is being answered, and what has arrived before that was done.
+        self._current: Request | None = None
+        self._cancel: Cancel | None = None
+        self._waiting: deque[Request] = deque()
+        self._paused = False
+        self._writable = True
+        # When the last answer went out; closing after the next one; nothing that arrives is read any more.
+        self._idle_since = time.perf_counter()
+        self._closing = self._discarding = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._connections.discard(self)
+        self._waiting.clear()
+        if self._cancel is not None:
+            self._cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._discarding:
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            if not isinstance(error.__context__, ServingError):
+                raise
+            self._refuse(error.__context__)
+        except httptools.HttpParserUpgrade:
+            # Another protocol is offered, not demanded: the request itself was read and is answered.
+            self._closing = True
+        except httptools.HttpParserError as error:
+            self._refuse(invalid_argument(f"Malformed HTTP request: {error}"))
+        else:
+            if self._receiving and not self._has_headers:
+                self._header_bytes += len(data)
+                if self._header_bytes > _MAX_HEADER_BYTES:
+                    message = f"The headers must have at most {_MAX_HEADER_BYTES} bytes. Received: more."
+                    self._refuse(ServingError("INVALID_ARGUMENT", message, 431))
+
+    def eof_received(self) -> bool:
+        # Who has said everything may still listen. Over TLS the end of one direction is the end of both.
+        self._closing = True
+        return self._current is not None and self._transport is not None and self._transport.can_write_eof()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._next()
+
+    def shutdown(self) -> None:
+        """For uvicorn: what has begun is answered, then the connection closes."""
+        if self._current is not None or self._receiving:
+            self._closing = True
+        else:
+            self._close()
+
+    def look_at_clock(self, now: float) -> None:
+        """Ends what has lasted too long, apart from the answer, whose time is the application's to limit."""
+        if self._current is not None:
+            return
+        if self._discarding:
+            if now - self._idle_since > _LINGER_SECONDS:
+                self._close()
+        elif self._receiving:
+            if now - max(self._started, self._idle_since) > self._receive_seconds:
+                self._refuse(ServingError("DEADLINE_EXCEEDED", "The request did not arrive in time.", 408))
+        elif now - self._idle_since > _KEEP_ALIVE_SECONDS:
+            self._close()
+
+    def on_message_begin(self) -> None:
+        """This and what follows is called by the parser."""
+        self._receiving, self._has_headers = True, False
+        self._started = time.perf_counter()
+        self._url, self._headers, self._body = b"", {}, []
+        self._header_bytes = self._body_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        headers = self._headers
+        self._has_headers = True
+        length = headers.get(b"content-length", b"0")
+        # More digits than any limit has, and too many for Python to read as a number.
+        if len(length) > _MAX_LENGTH_DIGITS or int(length) > self._max_body_bytes:
+            raise self._too_large()
+        if b"expect" in headers and headers[b"expect"].lower() == b"100-continue" and self._current is None:
+            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+        self._body_bytes += len(body)
+        if self._body_bytes > self._max_body_bytes:
+            raise self._too_large()
+
+    def on_message_complete(self) -> None:
+        self._receiving = False
+        request = Request(
+            self._parser.get_method().decode("ascii"),
+            self._url.partition(b"?")[0],
+            self._headers,
+            self._body[0] if len(self._body) == 1 else b"".join(self._body),
+            self._started,
+            self._parser.should_keep_alive(),
+        )
+        if self._current is None and self._writable:
+            self._start(request)
+        else:
+            # Sent before the answer to the one before: it has to wait, and so has what follows it.
+            self._waiting.append(request)
+            if not self._paused and self._transport is not None:
+                self._paused = True
+                self._transport.pause_reading()
+
+    def _start(self, request: Request) -> None:
+        self._current = request
+        cancel = self._application.answer(request, self._respond)
+        # It may have been answered already, and the next one begun.
+        if self._current is request:
+            self._cancel = cancel
+
+    def _respond(self, response: Response) -> None:
+        request, self._current, self._cancel = self._current, None, None
+        if self._transport is None:
+            return
+        assert request is not None
+        if not request.keep_alive:
+            self._closing = True
+        self._send(response, with_body=request.method != "HEAD")
+        if self._discarding:
+            self._end_writing()
+        elif self._closing:
+            self._close()
+        elif self._waiting:
+            # Not at once: a thousand of them, each answered at once, would be a thousand calls deep.
+            asyncio.get_running_loop().call_soon(self._next)
+        elif self._paused:
+            self._resume_reading()
+
+    def _next(self) -> None:
+        """Starts the request that waits, if there is one and its answer can be written."""
+        if self._current is not None or not self._writable or self._transport is None:
+            return
+        if self._waiting:
+            self._start(self._waiting.popleft())
+        elif self._paused:
+            self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        assert self._transport is not None
+        self._paused = False
+        self._transport.resume_reading()
+
+    def _refuse(self, error: ServingError) -> None:
+        """Answers what cannot be read as a request. Nothing after it can be read either."""
+        self._discarding = self._closing = True
+        self._waiting.clear()
+        if self._current is None:
+            self._send(Response(error.http_status, orjson.dumps({"error": error.message})), with_body=True)
+            self._end_writing()
+
+    def _end_writing(self) -> None:
+        """Ends our direction only: closed while bytes still arrive, the connection would be reset, the answer lost."""
+        if self._transport is not None and not self._transport.is_closing() and self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def _send(self, response: Response, with_body: bool) -> None:
+        self._idle_since = time.perf_counter()
+        self._write(response.to_bytes(self._closing, with_body))
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _too_large(self) -> ServingError:
+        message = f"The body must have at most {self._max_body_bytes} bytes. Received: more."
+        return ServingError("INVALID_ARGUMENT", message, 413)
+
+
+async def watch(connections: Collection[HttpConnection]) -> None:
+    """Looks at the clock for all connections, again and again until it is cancelled."""
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        now = time.perf_counter()
+        for connection in tuple(connections):
+            connection.look_at_clock(now)

@@ -1,0 +1,119 @@
+"""What REST answers do not come from the request alone: token, request id, full queue, time, models that load."""
+
+import asyncio
+import threading
+
+from serving.server.batcher import Batcher
+from serving.server.model_store import ModelStore
+from serving.server.servable import Servable
+from serving.server.settings import Settings
+from tests.serving.http_exchange import raw_request
+from tests.serving.rest_exchange import PREDICT, ask, connect, predict, run, running_service
+
+
+def test_token_and_request_id(store):
+    open_ready, without, wrong, right = run(
+        store,
+        ("GET", "/readyz", b""),
+        ("GET", "/v1/models/cmimh", b"", {"X-Request-Id": "mine-7"}),
+        ("GET", "/v1/models/cmimh", b"", {"Authorization": "Bearer secreT"}),
+        ("GET", "/v1/models/cmimh", b"", {"Authorization": "Bearer secret", "X-Request-Id": "a\tb"}),
+        token="secret",
+    )
+    assert [answer.status for answer in (open_ready, without, wrong, right)] == [200, 401, 401, 200]
+    assert without.headers["www-authenticate"] == "Bearer"
+    assert without.headers["x-request-id"] == "mine-7"
+    assert "\t" not in right.headers["x-request-id"]
+    assert right.headers["x-request-id"] != open_ready.headers["x-request-id"]
+
+
+def test_errors_are_logged_with_the_request_id(store, caplog):
+    with caplog.at_level("INFO"):
+        run(store, ("POST", PREDICT, b"{", {"X-Request-Id": "mine-8"}))
+    (record,) = [record for record in caplog.records if getattr(record, "request_id", None) == "mine-8"]
+    assert record.status == "INVALID_ARGUMENT"
+    assert "JSON Parse error" in record.error
+
+
+def test_exhausted_unavailable_and_deadline(store, monkeypatch):
+    gate = threading.Event()
+    original = Batcher._run_batch
+
+    def slow(self, runner, batch):
+        assert gate.wait(30)
+        original(self, runner, batch)
+
+    monkeypatch.setattr(Batcher, "_run_batch", slow)
+
+    async def main():
+        with running_service(store, num_batch_threads=1, max_enqueued_rows=1, request_timeout=0.5) as service:
+            body = {"signature_name": "hash_caption", "instances": ["a"]}
+            first = asyncio.create_task(ask(service, "POST", PREDICT, body))
+            await asyncio.sleep(0.1)
+            second = asyncio.create_task(ask(service, "POST", PREDICT, body))
+            await asyncio.sleep(0.05)
+            third = await ask(service, "POST", PREDICT, body)
+            answers = [await first, await second, third]
+            gate.set()
+            service.stopping = True
+            answers.append(await ask(service, "GET", "/readyz"))
+            return answers
+
+    first, second, third, ready = asyncio.run(main())
+    assert (first.status, second.status) == (504, 504)
+    assert "longer than 0.5 seconds" in first.error
+    assert third.status == 429
+    assert "queue" in third.error
+    assert third.headers["retry-after"] == "1"
+    assert ready.status == 503
+
+
+def test_a_model_that_is_not_there_yet(tmp_path):
+    empty = ModelStore(Settings(model_base=tmp_path))
+    empty.poll()
+    ready, predicted = run(empty, ("GET", "/readyz", b""), predict("hash_caption", instances=["a"]))
+    assert (ready.status, predicted.status) == (503, 404)
+
+
+def test_a_model_that_is_being_loaded_is_unavailable(exported):
+    loading, go_on = threading.Event(), threading.Event()
+
+    def load(name, version, folder):
+        loading.set()
+        assert go_on.wait(30)
+        return Servable(name, version, folder)
+
+    slow = ModelStore(Settings(model_base=exported.base), load)
+    poller = threading.Thread(target=slow.poll)
+    poller.start()
+    assert loading.wait(30)
+    try:
+        question = predict("hash_caption", instances=["a"])
+        of_version = ("POST", "/v1/models/cmimh/versions/1:predict", question[2])
+        status, *answers = run(slow, ("GET", "/v1/models/cmimh", b""), question, of_version)
+        assert status.json["model_version_status"][0]["state"] == "LOADING"
+        for answer in answers:
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+            assert answer.error == "Model cmimh is being loaded."
+    finally:
+        go_on.set()
+        poller.join(60)
+    assert run(slow, question).status == 200
+    slow.stop()
+
+
+def test_who_hangs_up_is_not_computed(store, caplog):
+    async def main():
+        with running_service(store, batch_timeout=30.0) as service:
+            connection, wire = connect(service)
+            body = {"signature_name": "hash_caption", "instances": ["a"]}
+            connection.data_received(raw_request("POST", PREDICT, body, {"X-Request-Id": "gone"}))
+            await asyncio.sleep(0)
+            wire.close()
+            await asyncio.sleep(0.01)
+            assert b"processed_batch_size_count 0.0" in service.metrics.page()
+
+    with caplog.at_level("INFO"):
+        asyncio.run(main())
+    (record,) = [record for record in caplog.records if getattr(record, "request_id", None) == "gone"]
+    assert record.status == "CANCELLED"
