@@ -23,9 +23,7 @@ def term_names(weights: LossConfig) -> list[str]:
     return [name for name, weight in switches.items() if weight]
 
 
-def weighted_sum(
-    losses: Mapping[str, tf.Tensor], weights: LossConfig, code_length: int, step: tf.Tensor
-) -> tf.Tensor:
+def weighted_sum(losses: Mapping[str, tf.Tensor], weights: LossConfig, code_length: int, step: tf.Tensor) -> tf.Tensor:
     """What encoders, decoders and critic minimise:
 
         reconstruction - l1 * I_JS + l2 * D_SKL + l3 * L_ind + l4 * L_bal

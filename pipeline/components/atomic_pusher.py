@@ -12,8 +12,9 @@ from tfx.proto import pusher_pb2
 from tfx.types import Artifact, artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
-from serving.export import next_version
+from serving.export import EXTRA_ASSETS, next_version
 
+METRICS_ASSET = "metrics.json"
 _TEMPORARY = ".tmp-push-"
 
 
@@ -39,17 +40,19 @@ class AtomicPusherExecutor(tfx_executor.Executor):
         if not self.CheckBlessing(input_dict):
             self._MarkNotPushed(pushed)
             return
-        version = push(Path(self.GetModelPath(input_dict)), Path(base))
+        blessing = artifact_utils.get_single_instance(input_dict[standard_component_specs.MODEL_BLESSING_KEY])
+        version = push(Path(self.GetModelPath(input_dict)), Path(base), Path(blessing.uri) / METRICS_ASSET)
         shutil.copytree(version, pushed.uri, dirs_exist_ok=True)
         self._MarkPushed(pushed, pushed_destination=str(version), pushed_version=version.name)
 
 
-def push(model: Path, base: Path) -> Path:
-    """Copies a model to the next version's folder.
+def push(model: Path, base: Path, metrics: Path) -> Path:
+    """Copies a model to the next version's folder, with the measures that it was blessed for among its extra assets.
 
     Args:
         model: the exported model.
         base: the folder of versions.
+        metrics: the file of measures.
 
     Returns:
         The version's folder; the newest one if it holds this very model already.
@@ -58,11 +61,14 @@ def push(model: Path, base: Path) -> Path:
     for leftover in base.glob(f"{_TEMPORARY}*"):
         shutil.rmtree(leftover)
     version = next_version(base)
-    newest = base / str(int(version.name) - 1)
-    if newest.is_dir() and is_same_folder(model, newest):
-        return newest
     temporary = base / f"{_TEMPORARY}{secrets.token_hex(8)}"
     shutil.copytree(model, temporary)
+    (temporary / EXTRA_ASSETS).mkdir(exist_ok=True)
+    shutil.copyfile(metrics, temporary / EXTRA_ASSETS / METRICS_ASSET)
+    newest = base / str(int(version.name) - 1)
+    if newest.is_dir() and is_same_folder(temporary, newest):
+        shutil.rmtree(temporary)
+        return newest
     os.replace(temporary, version)
     return version
 

@@ -14,6 +14,7 @@ from cmimh_tf.atomic import write_json, write_text
 from cmimh_tf.metrics.evaluation import evaluate_retrieval
 from cmimh_tf.training.evaluation import evaluate_model
 from cmimh_tf.training.run_folder import load_model
+from pipeline.components.atomic_pusher import METRICS_ASSET
 from pipeline.evaluation_report import Evaluated, write_report
 from pipeline.examples import load_transformed, split_files
 from pipeline.features import DATABASE, QUERY
@@ -69,7 +70,10 @@ def RetrievalEvaluator(
     verdict = judge(metrics, baseline, Thresholds(least_lift, least_score, most_drop))
 
     folder = Path(evaluation.uri)
-    write_json(folder / "metrics.json", {name: value for name, value in metrics.items() if name not in _CURVES})
+    figures = {name: value for name, value in metrics.items() if name not in _CURVES}
+    write_json(folder / "metrics.json", figures)
+    # Pusher sees the blessing, not the evaluation, and puts the figures beside the model.
+    write_json(Path(blessing.uri) / METRICS_ASSET, figures)
     write_json(folder / "curves.json", {name: metrics[name] for name in _CURVES if name in metrics})
     write_json(folder / "verdict.json", describe(verdict, remarks))
     evaluated = Evaluated(

@@ -18,17 +18,26 @@ def model(tmp_path):
     return folder
 
 
-def test_versions_count_up_when_the_model_changes(model, tmp_path):
+@pytest.fixture
+def metrics(tmp_path):
+    file = tmp_path / "blessing" / "metrics.json"
+    file.parent.mkdir()
+    file.write_text('{"map": 1}')
+    return file
+
+
+def test_versions_count_up_when_the_model_changes(model, metrics, tmp_path):
     base = tmp_path / "serving"
-    assert push(model, base).name == "1"
-    assert push(model, base).name == "1"
+    assert push(model, base, metrics).name == "1"
+    assert push(model, base, metrics).name == "1"
     (model / "variables" / "v").write_bytes(b"2")
-    assert push(model, base).name == "2"
+    assert push(model, base, metrics).name == "2"
     assert (base / "2" / "variables" / "v").read_bytes() == b"2"
+    assert (base / "2" / "assets.extra" / "metrics.json").read_text() == '{"map": 1}'
     assert sorted(path.name for path in base.iterdir()) == ["1", "2"]
 
 
-def test_killed_push_leaves_no_version(model, tmp_path, monkeypatch):
+def test_killed_push_leaves_no_version(model, metrics, tmp_path, monkeypatch):
     base = tmp_path / "serving"
 
     def killed(source, target):
@@ -37,15 +46,15 @@ def test_killed_push_leaves_no_version(model, tmp_path, monkeypatch):
 
     monkeypatch.setattr(atomic_pusher.shutil, "copytree", killed)
     with pytest.raises(KeyboardInterrupt):
-        push(model, base)
+        push(model, base, metrics)
     assert not any(path.name.isdecimal() for path in base.iterdir())
     monkeypatch.undo()
-    assert push(model, base).name == "1"
+    assert push(model, base, metrics).name == "1"
     assert [path.name for path in base.iterdir()] == ["1"]
 
 
 @pytest.mark.parametrize(("model_blessed", "infra_blessed", "pushed"), [(1, 1, 1), (0, 1, 0), (1, 0, 0)])
-def test_only_a_blessed_model_is_pushed(model, tmp_path, model_blessed, infra_blessed, pushed):
+def test_only_a_blessed_model_is_pushed(model, metrics, tmp_path, model_blessed, infra_blessed, pushed):
     artifacts = {
         "model": standard_artifacts.Model(),
         "model_blessing": standard_artifacts.ModelBlessing(),
@@ -53,6 +62,7 @@ def test_only_a_blessed_model_is_pushed(model, tmp_path, model_blessed, infra_bl
         "pushed_model": standard_artifacts.PushedModel(),
     }
     artifacts["model"].uri = str(model.parent)
+    artifacts["model_blessing"].uri = str(metrics.parent)
     artifacts["model_blessing"].set_int_custom_property("blessed", model_blessed)
     artifacts["infra_blessing"].set_int_custom_property("blessed", infra_blessed)
     artifacts["pushed_model"].uri = str(tmp_path / "pushed")
