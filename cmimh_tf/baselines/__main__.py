@@ -1,14 +1,29 @@
 """The command that measures the baselines: `python -m cmimh_tf.baselines --data FILE`."""
 
+from __future__ import annotations
+
 import argparse
+import time
+from typing import TYPE_CHECKING, Any
 
 from cmimh_tf import command_line
+from cmimh_tf.baselines.registry import BASELINES, RIDGE_BASELINES
 
+if TYPE_CHECKING:
+    from cmimh_tf.baselines.ridge import Ridge
+    from cmimh_tf.data.paired import PairedData
+
+_UPPER_REFERENCE = "CCA cosine"
+_METHODS = (*BASELINES, _UPPER_REFERENCE)
+_MAP_AT = 1000
+_RECALL_AT = 10
 _EPILOG = """\
-example:
-  python -m cmimh_tf.baselines --data features.npz --bits 32 --seed 0 --ridge 0.3
+examples:
+  python -m cmimh_tf.baselines --data features.npz --bits 32 --seed 0
+  python -m cmimh_tf.baselines --data features.npz --methods CVH "ACQ (tuned ridge)"
 
-Splits, measures and tie order are those of `python -m cmimh_tf.train` with the same seed.
+Splits, measures and tie order are those of `python -m cmimh_tf.train` with the same seed. `CCA cosine` is no
+hasher: it ranks by real vectors, with as many dimensions as the codes have bits.
 """
 
 
@@ -16,37 +31,99 @@ def main() -> None:
     """Parses the flags and runs."""
     parser = argparse.ArgumentParser(
         prog="python -m cmimh_tf.baselines",
-        description="Fits linear baselines on the training pairs and measures retrieval.",
+        description="Fits the baselines on the training pairs, without labels, and measures retrieval.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
     parser.add_argument("--bits", type=int, default=32, metavar="L", help="code length, a multiple of 8")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of split, rotations and tie order")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of split, methods and tie order")
     parser.add_argument(
-        "--ridge", type=float, default=1e-3, metavar="X", help="of both covariances, relative to the mean variance"
+        "--methods", nargs="+", choices=_METHODS, default=_METHODS, metavar="NAME", help=f"of {', '.join(_METHODS)}"
+    )
+    parser.add_argument(
+        "--ridge",
+        type=_ridge,
+        metavar="X",
+        help=f"of the covariances of {', '.join(RIDGE_BASELINES)} and {_UPPER_REFERENCE}, relative to the mean "
+        "variance, or `auto`: chosen by the correlation of held-out training pairs (default: 0.001, and `auto` "
+        f"for {_UPPER_REFERENCE})",
     )
     command_line.run(measure, parser.parse_args())
 
 
 def measure(arguments: argparse.Namespace) -> None:
-    """Fits and measures each baseline in turn."""
-    from cmimh_tf.baselines.acq import ACQ
-    from cmimh_tf.baselines.cvh import CVH
+    """Fits and measures each baseline in turn, one row each."""
     from cmimh_tf.data.splits import make_splits
-    from cmimh_tf.metrics.evaluation import CodedItems, evaluate_retrieval
+    from cmimh_tf.metrics.evaluation import CROSS_MODAL_TASKS, TASKS
 
     data = command_line.load_data(arguments.data, arguments.seed)
     splits = make_splits(len(data), arguments.seed, is_query=data.is_query)
-    train = data.take(splits.train)
-    for method in (CVH, ACQ):
-        hasher = method(arguments.bits, ridge=arguments.ridge, seed=arguments.seed).fit(train.image, train.text)
-        query, database = (
-            CodedItems(hasher.hash_images(part.image), hasher.hash_texts(part.text), part.labels)
-            for part in (data.take(splits.query), data.take(splits.database))
+    train, query, database = (data.take(rows) for rows in (splits.train, splits.query, splits.database))
+    labelled = data.labels is not None
+    title = f"mAP@{_MAP_AT}" if labelled else f"RecallOne@{_RECALL_AT}"
+    tasks = TASKS if labelled else CROSS_MODAL_TASKS
+    width = max(map(len, _METHODS)) + 2
+    heading = f"{arguments.bits} bits, {title} in %"
+    print(heading)
+    print(f"{'':<{width}}" + "".join(f"{task:>16}" for task in tasks) + f"{'CPU s of fit':>16}")
+    for name in arguments.methods:
+        if name == _UPPER_REFERENCE and not labelled:
+            continue
+        evaluate = _evaluate_cosine if name == _UPPER_REFERENCE else _evaluate_codes
+        values, seconds = evaluate(name, arguments, train, query, database)
+        cells = "".join(f"{100 * values[task]:16.1f}" for task in tasks)
+        print(f"{name:<{width}}{cells}{seconds:16.1f}", flush=True)
+
+
+def _evaluate_codes(
+    name: str, arguments: argparse.Namespace, train: PairedData, query: PairedData, database: PairedData
+) -> tuple[dict[str, float], float]:
+    from cmimh_tf.baselines.registry import make_baseline
+    from cmimh_tf.metrics.evaluation import CodedItems, evaluate_retrieval
+
+    options: dict[str, Any] = {}
+    if arguments.ridge is not None and name in RIDGE_BASELINES:
+        options["ridge"] = arguments.ridge
+    hasher = make_baseline(name, arguments.bits, arguments.seed, **options)
+    started = time.process_time()
+    hasher.fit(train.image, train.text)
+    seconds = time.process_time() - started
+    coded = [
+        CodedItems(hasher.hash_images(part.image), hasher.hash_texts(part.text), part.labels)
+        for part in (query, database)
+    ]
+    metrics = evaluate_retrieval(*coded, map_at=[_MAP_AT], recall_one_at=[_RECALL_AT], seed=arguments.seed)
+    return metrics[f"map_at_{_MAP_AT}" if metrics["labels"] else f"recall_one_at_{_RECALL_AT}"], seconds
+
+
+def _evaluate_cosine(
+    name: str, arguments: argparse.Namespace, train: PairedData, query: PairedData, database: PairedData
+) -> tuple[dict[str, float], float]:
+    from cmimh_tf.baselines.cca_cosine import CCACosine
+    from cmimh_tf.baselines.cosine_ranking import cosine_mean_average_precision
+    from cmimh_tf.metrics.evaluation import TASKS
+
+    assert query.labels is not None  # Without labels it is not called.
+    assert database.labels is not None
+    ridge = "auto" if arguments.ridge is None else arguments.ridge
+    started = time.process_time()
+    cca = CCACosine(arguments.bits, ridge=ridge, seed=arguments.seed).fit(train.image, train.text)
+    seconds = time.process_time() - started
+    vectors = [
+        {"image": cca.project_images(part.image), "text": cca.project_texts(part.text)} for part in (query, database)
+    ]
+    values = {}
+    for task in TASKS:
+        source, target = task.split("_to_")
+        [values[task]] = cosine_mean_average_precision(
+            vectors[0][source], vectors[1][target], query.labels, database.labels, ks=[_MAP_AT]
         )
-        print(f"{method.__name__}, ridge {arguments.ridge:g}")
-        print(command_line.metrics_table(evaluate_retrieval(query, database, seed=arguments.seed)))
+    return values, seconds
+
+
+def _ridge(value: str) -> Ridge:
+    return "auto" if value == "auto" else float(value)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.linalg
 
-from cmimh_tf.baselines.cca import DEFAULT_RIDGE, fit_cca
-from cmimh_tf.baselines.linear import LinearHash, LinearHasher
+from cmimh_tf.baselines.cca import DEFAULT_RIDGE
+from cmimh_tf.baselines.linear import LinearHash, LinearHasher, to_signs
+from cmimh_tf.baselines.ridge import Ridge, fit_cca_with
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -33,13 +34,13 @@ class ACQ(LinearHasher):
 
     Args:
         code_length: number of bits, a positive multiple of 8.
-        ridge: regularisation of CCA, relative to the mean variance of a view.
+        ridge: regularisation of CCA, relative to the mean variance of a view, or "auto": see `choose_ridge`.
         rounds: number of alternations.
-        seed: of the first rotation.
+        seed: of the first rotation, and of the pairs held out for "auto".
     """
 
     def __init__(
-        self, code_length: int, *, ridge: float = DEFAULT_RIDGE, rounds: int = DEFAULT_ROUNDS, seed: int = 0
+        self, code_length: int, *, ridge: Ridge = DEFAULT_RIDGE, rounds: int = DEFAULT_ROUNDS, seed: int = 0
     ) -> None:
         super().__init__(code_length, seed=seed)
         if rounds < 0:
@@ -48,7 +49,7 @@ class ACQ(LinearHasher):
         self.rounds = rounds
 
     def fit(self, image: Any, text: Any) -> Self:
-        cca = fit_cca(image, text, max_directions=self.code_length, ridge=self.ridge)
+        cca = fit_cca_with(self.ridge, image, text, max_directions=self.code_length, seed=self.seed)
         image_variates = LinearHash(cca.image_mean, cca.image_directions * cca.correlations)
         text_variates = LinearHash(cca.text_mean, cca.text_directions * cca.correlations)
         image_rotation, text_rotation = alternate_rotations(
@@ -81,7 +82,7 @@ def alternate_rotations(
     image_rotation = text_rotation = rotation
     for _ in range(rounds):
         consensus = image_variates @ image_rotation + text_variates @ text_rotation
-        codes = np.where(consensus >= 0, 1.0, -1.0)
+        codes = to_signs(consensus)
         image_rotation = procrustes(image_variates, codes)
         text_rotation = procrustes(text_variates, codes)
     return image_rotation, text_rotation

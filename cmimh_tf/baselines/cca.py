@@ -34,6 +34,17 @@ class CanonicalCorrelation:
     correlations: np.ndarray
 
 
+@dataclass(frozen=True)
+class Covariances:
+    """What CCA needs to know of N pairs: the means [D] of both views, and the covariances of and between them."""
+
+    image_mean: np.ndarray
+    text_mean: np.ndarray
+    image: np.ndarray
+    text: np.ndarray
+    cross: np.ndarray
+
+
 def fit_cca(
     image: Any, text: Any, *, max_directions: int | None = None, ridge: float = DEFAULT_RIDGE
 ) -> CanonicalCorrelation:
@@ -58,19 +69,29 @@ def fit_cca(
     Raises:
         ValueError: if `ridge` is not positive, a view does not vary, or the views do not vary together.
     """
-    image, text = check_pairs(image, text)
-    for name, view in (("image", image), ("text", text)):
-        if (view == view[0]).all():
-            raise ValueError(f"`{name}` must have rows that differ. Received: {len(view)} equal rows.")
-    if not ridge > 0:
-        raise ValueError(f"`ridge` must be positive. Received: ridge={ridge}.")
+    return solve_cca(measure_covariances(*check_pairs(image, text)), max_directions=max_directions, ridge=ridge)
+
+
+def measure_covariances(image: np.ndarray, text: np.ndarray) -> Covariances:
+    """Means and covariances of checked pairs, in float64."""
     image_mean, text_mean = image.mean(axis=0, dtype=np.float64), text.mean(axis=0, dtype=np.float64)
     image_centred, text_centred = image - image_mean, text - text_mean
+    return Covariances(
+        image_mean,
+        text_mean,
+        image_centred.T @ image_centred / len(image),
+        text_centred.T @ text_centred / len(text),
+        image_centred.T @ text_centred / len(image),
+    )
 
-    image_factor = _regularised_factor(image_centred, ridge)
-    text_factor = _regularised_factor(text_centred, ridge)
-    cross_covariance = image_centred.T @ text_centred / len(image)
-    whitened = scipy.linalg.solve_triangular(image_factor, cross_covariance, lower=True)
+
+def solve_cca(covariances: Covariances, *, max_directions: int | None, ridge: float) -> CanonicalCorrelation:
+    """`fit_cca` from covariances, for when several ridges are tried on the same pairs."""
+    if not ridge > 0:
+        raise ValueError(f"`ridge` must be positive. Received: ridge={ridge}.")
+    image_factor = _regularised_factor(covariances.image, ridge)
+    text_factor = _regularised_factor(covariances.text, ridge)
+    whitened = scipy.linalg.solve_triangular(image_factor, covariances.cross, lower=True)
     whitened = scipy.linalg.solve_triangular(text_factor, whitened.T, lower=True).T
     left, correlations, right = scipy.linalg.svd(whitened, full_matrices=False)
 
@@ -86,12 +107,16 @@ def fit_cca(
     largest = np.abs(image_directions).argmax(axis=0)
     signs = np.sign(image_directions[largest, np.arange(count)])
     return CanonicalCorrelation(
-        image_mean, text_mean, image_directions * signs, text_directions * signs, correlations[:count]
+        covariances.image_mean,
+        covariances.text_mean,
+        image_directions * signs,
+        text_directions * signs,
+        correlations[:count],
     )
 
 
-def _regularised_factor(centred: np.ndarray, ridge: float) -> np.ndarray:
-    """Lower Cholesky factor of the covariance of `centred` plus `ridge` times its mean variance."""
-    covariance = centred.T @ centred / len(centred)
-    covariance[np.diag_indices_from(covariance)] += ridge * np.trace(covariance) / len(covariance)
-    return scipy.linalg.cholesky(covariance, lower=True)
+def _regularised_factor(covariance: np.ndarray, ridge: float) -> np.ndarray:
+    """Lower Cholesky factor of `covariance` plus `ridge` times its mean variance."""
+    regularised = covariance.copy()
+    regularised[np.diag_indices_from(regularised)] += ridge * np.trace(covariance) / len(covariance)
+    return scipy.linalg.cholesky(regularised, lower=True)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cmimh_tf.baselines.cca import DEFAULT_RIDGE, fit_cca
+from cmimh_tf.baselines.cca import DEFAULT_RIDGE
 from cmimh_tf.baselines.linear import LinearHash, LinearHasher
+from cmimh_tf.baselines.ridge import Ridge, fit_cca_with
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -27,16 +28,16 @@ class CVH(LinearHasher):
 
     Args:
         code_length: number of bits, a positive multiple of 8.
-        ridge: regularisation of CCA, relative to the mean variance of a view.
-        seed: of the random combinations; without effect where K suffices.
+        ridge: regularisation of CCA, relative to the mean variance of a view, or "auto": see `choose_ridge`.
+        seed: of the random combinations where K does not suffice, and of the pairs held out for "auto".
     """
 
-    def __init__(self, code_length: int, *, ridge: float = DEFAULT_RIDGE, seed: int = 0) -> None:
+    def __init__(self, code_length: int, *, ridge: Ridge = DEFAULT_RIDGE, seed: int = 0) -> None:
         super().__init__(code_length, seed=seed)
         self.ridge = ridge
 
     def fit(self, image: Any, text: Any) -> Self:
-        cca = fit_cca(image, text, max_directions=self.code_length, ridge=self.ridge)
+        cca = fit_cca_with(self.ridge, image, text, max_directions=self.code_length, seed=self.seed)
         num_directions = len(cca.correlations)
         random = np.random.default_rng(self.seed)
         mixtures = random.standard_normal((num_directions, self.code_length - num_directions))

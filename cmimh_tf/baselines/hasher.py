@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from cmimh_tf.ops.hamming import check_code_length
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+FittedPart = TypeVar("FittedPart")
 
 
 class Hasher(abc.ABC):
@@ -74,12 +76,32 @@ def check_features(features: Any, name: str) -> np.ndarray:
     return features
 
 
+def check_width(features: Any, width: int, name: str) -> np.ndarray:
+    """Returns `features` as an array if it passes `check_features` and has `width` columns."""
+    features = check_features(features, name)
+    if features.shape[1] != width:
+        raise ValueError(
+            f"`{name}` must have as many columns as in `fit`, {width}. Received: {name}.shape={features.shape}."
+        )
+    return features
+
+
 def check_pairs(image: Any, text: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns both matrices if each passes `check_features` and they have as many rows, at least 2."""
+    """Returns both matrices if each passes `check_features`, varies, and they have as many rows, at least 2."""
     image, text = check_features(image, "image"), check_features(text, "text")
     if len(image) != len(text) or len(image) < 2:
         raise ValueError(
             "`image` and `text` must have the same number of rows, at least 2. "
             f"Received: image.shape={image.shape}, text.shape={text.shape}."
         )
+    for name, view in (("image", image), ("text", text)):
+        if (view == view[0]).all():
+            raise ValueError(f"`{name}` must have rows that differ. Received: {len(view)} equal rows.")
     return image, text
+
+
+def check_fitted(part: FittedPart | None) -> FittedPart:
+    """Returns what `fit` sets, or says that it was not called."""
+    if part is None:
+        raise RuntimeError("`fit` must be called before a hasher can hash.")
+    return part

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cmimh_tf.baselines.hasher import Hasher, check_features
+from cmimh_tf.baselines.hasher import Hasher, check_fitted, check_width
 from cmimh_tf.ops.hamming import pack_bits
 
 # Rows are projected in blocks, so that memory does not grow with the number of rows.
@@ -32,17 +32,17 @@ class LinearHash:
 
     def hash(self, features: Any, name: str) -> np.ndarray:
         """Packed codes, uint8 [N, L/8], of features [N, D]; `name` is the argument's name, for messages."""
-        features = check_features(features, name)
-        width, code_length = self.directions.shape
-        if features.shape[1] != width:
-            raise ValueError(
-                f"`{name}` must have as many columns as in `fit`, {width}. Received: {name}.shape={features.shape}."
-            )
-        codes = np.empty((len(features), code_length // 8), np.uint8)
+        features = check_width(features, self.directions.shape[0], name)
+        codes = np.empty((len(features), self.directions.shape[1] // 8), np.uint8)
         for start in range(0, len(features), _BLOCK_ROWS):
             block = slice(start, start + _BLOCK_ROWS)
             codes[block] = pack_bits(self.project(features[block]) >= 0)
         return codes
+
+
+def to_signs(projections: np.ndarray) -> np.ndarray:
+    """Bits as numbers to compute with: 1.0 where a bit is 1, at or above 0, and -1.0 where it is 0."""
+    return np.where(projections >= 0, 1.0, -1.0)
 
 
 class LinearHasher(Hasher):
@@ -52,13 +52,7 @@ class LinearHasher(Hasher):
     _text_hash: LinearHash | None = None
 
     def hash_images(self, image: Any) -> np.ndarray:
-        return _fitted(self._image_hash).hash(image, "image")
+        return check_fitted(self._image_hash).hash(image, "image")
 
     def hash_texts(self, text: Any) -> np.ndarray:
-        return _fitted(self._text_hash).hash(text, "text")
-
-
-def _fitted(linear_hash: LinearHash | None) -> LinearHash:
-    if linear_hash is None:
-        raise RuntimeError("`fit` must be called before a hasher can hash.")
-    return linear_hash
+        return check_fitted(self._text_hash).hash(text, "text")
