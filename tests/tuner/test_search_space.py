@@ -1,0 +1,89 @@
+"""The space: around the preset, on log scales, and nothing else."""
+
+import pytest
+
+from cmimh_tf.config import CMIMHConfig, LossConfig, get_preset
+from cmimh_tf.overrides import override
+from tuner.search_space import Dimension, make_space
+
+WEIGHTS = [
+    "loss.mutual_information_weight",
+    "loss.modality_gap_weight",
+    "loss.independence_weight",
+    "loss.balance_weight",
+]
+
+
+def test_the_four_weights_lie_around_the_preset():
+    space = make_space(get_preset("mscoco"))
+    assert space.keys == WEIGHTS
+    assert [item.start for item in space.dimensions] == [4.0, 1.5, 0.25, 0.01]
+    for item in space.dimensions:
+        assert item.low * item.high == pytest.approx(item.start**2)
+
+
+def test_preset_is_the_default_on_log_scales():
+    hyperparameters = make_space(get_preset("default")).hyperparameters()
+    assert hyperparameters.values == dict(zip(WEIGHTS, [10.0, 3.0, 0.25, 0.1], strict=True))
+    assert {item.sampling for item in hyperparameters.space} == {"log"}
+
+
+def test_a_trial_changes_what_is_searched_and_nothing_else():
+    config = get_preset("default")
+    space = make_space(config, weights=["balance"])
+    changed = space.trial_config({"loss.balance_weight": 0.5, "tuner/epochs": 3})
+    assert changed == override(config, {"loss.balance_weight": 0.5})
+
+
+def test_values_survive_32_bit_floats():
+    space = make_space(get_preset("default"), weights=["balance"])
+    assert space.overrides({"loss.balance_weight": 0.10000000149011612}) == {"loss.balance_weight": 0.1}
+
+
+def test_weight_that_is_switched_off_stays_so():
+    config = CMIMHConfig(loss=LossConfig(balance_weight=0.0))
+    assert "loss.balance_weight" not in make_space(config).keys
+    with pytest.raises(ValueError, match=r"`loss.balance_weight` must not be 0"):
+        make_space(config, weights=["balance"])
+
+
+def test_extras_by_name_and_by_key():
+    space = make_space(
+        get_preset("default"), weights=["balance"], extras=["epochs", "loss.cross_reconstruction_weight=0.5:2"]
+    )
+    assert space.keys == ["loss.balance_weight", "training.epochs", "loss.cross_reconstruction_weight"]
+    epochs, cross = space.dimensions[1:]
+    assert (epochs.low, epochs.high, epochs.is_integer) == (20, 80, True)
+    assert (cross.low, cross.high) == (0.5, 2.0)
+    assert space.overrides(dict.fromkeys(space.keys, 33.4))["training.epochs"] == 33
+
+
+def test_grid_is_geometric_with_the_preset_in_the_middle():
+    (item,) = make_space(get_preset("default"), weights=["modality_gap"], grid_points=5).dimensions
+    assert item.values == (0.75, 1.5, 3.0, 6.0, 12.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights": ["balanc"]}, r"`weights` must be among mutual_information, .* Received: 'balanc'."),
+        ({"extras": ["rate"]}, r"`extras` must be among input_norm, rates, epochs, or KEY=LOW:HIGH. Received: 'rate'."),
+        ({"extras": ["loss.cross_decoders=1:2"]}, r"must name a number of the configuration."),
+        ({"extras": ["loss.balance_weight=1:2"]}, r"with its own value, 0.1, between them. Received: 1:2."),
+        ({"weights": ["balance"], "grid_points": 4}, r"`grid_points` must be an odd number of at least 3"),
+    ],
+)
+def test_refusals(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_space(get_preset("default"), **options)
+
+
+def test_number_that_is_null_cannot_be_searched_around():
+    config = override(get_preset("default"), {"network.input_norm": None})
+    with pytest.raises(ValueError, match=r"`network.input_norm` must be a number to be searched around"):
+        make_space(config, extras=["input_norm"])
+
+
+def test_ends_must_differ():
+    with pytest.raises(ValueError, match=r"between two positive numbers"):
+        Dimension("loss.balance_weight", 1.0, 1.0, 1.0)

@@ -1,0 +1,90 @@
+"""The tuner: failures are recorded, a broken search goes on, a finished one is left alone."""
+
+import json
+
+import pytest
+
+from cmimh_tf.training.divergence import TrainingDiverged
+from tuner.trial_records import read_trials
+from tuner.weight_tuner import NoTrialSucceeded
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*is deprecated, (use|get):DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+
+
+def test_failed_trial_is_recorded_with_its_reason_and_the_search_goes_on(planted, tmp_path):
+    def fail_second(values, number):
+        if number == 2:
+            raise TrainingDiverged("Training diverged at step 7 (epoch 1): balance is not finite.")
+
+    tuner = planted("random", trials=4, fail=fail_second)
+    tuner.search()
+    records = read_trials(tmp_path / "trials", tuner.hypermodel.space.keys)
+    assert [record.status for record in records] == ["completed", "failed", "completed", "completed"]
+    assert records[1].reason == "Training diverged at step 7 (epoch 1): balance is not finite."
+    assert records[1].metrics == {}
+
+
+def test_unexpected_failure_is_named_by_its_type(planted, tmp_path):
+    def fail_once(values, number):
+        if number == 1:
+            raise MemoryError("1 GB")
+
+    tuner = planted("random", trials=2, fail=fail_once)
+    tuner.search()
+    assert read_trials(tmp_path / "trials", tuner.hypermodel.space.keys)[0].reason == "MemoryError: 1 GB"
+
+
+@pytest.mark.parametrize("algorithm", ["random", "bayesian", "hyperband", "grid"])
+def test_broken_search_goes_on_where_it_was(planted, tmp_path, algorithm):
+    def interrupt_fourth(values, number):
+        if number == 4:
+            raise KeyboardInterrupt
+
+    unbroken = planted(algorithm, trials=7)
+    unbroken.search()
+    for path in sorted((tmp_path / "trials").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+
+    broken = planted(algorithm, trials=7, fail=interrupt_fourth)
+    with pytest.raises(KeyboardInterrupt):
+        broken.search()
+    resumed = planted(algorithm, trials=7)
+    resumed.search()
+    assert resumed.hypermodel.tried[0] == broken.hypermodel.tried[3]
+    assert len(broken.hypermodel.tried[:3] + resumed.hypermodel.tried) == 7
+    if algorithm != "bayesian":  # Its random starting points are drawn anew in each process.
+        assert broken.hypermodel.tried[:3] + resumed.hypermodel.tried == unbroken.hypermodel.tried
+
+
+def test_finished_search_is_not_run_again(planted):
+    planted("random", trials=3).search()
+    again = planted("random", trials=3)
+    again.search()
+    assert again.hypermodel.tried == []
+
+
+def test_search_can_be_prolonged(planted):
+    planted("random", trials=3).search()
+    longer = planted("random", trials=5)
+    longer.search()
+    assert len(longer.hypermodel.tried) == 2
+
+
+def test_nothing_but_whole_files_is_left(planted, tmp_path):
+    planted("random", trials=2).search()
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            json.loads(file.read_text())
+
+
+def test_no_best_among_failures(planted):
+    def always_fail(values, _):
+        raise ArithmeticError("never works")
+
+    tuner = planted("random", trials=2, fail=always_fail)
+    tuner.search()
+    with pytest.raises(NoTrialSucceeded, match="No trial succeeded"):
+        tuner.get_best_hyperparameters()

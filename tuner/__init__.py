@@ -1,0 +1,1 @@
+"""Searches for the loss weights with KerasTuner: `python -m tuner.search`."""

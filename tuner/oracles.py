@@ -1,0 +1,184 @@
+"""KerasTuner's algorithms, made to start with the preset, to go on after failures, and to survive a kill.
+
+What is changed, in all of them:
+
+- The first trial has the preset's values, and random ones are spread evenly.
+- State and trials are written atomically, and a reloaded search repeats exactly the trials that were running:
+  KerasTuner repeats finished ones too, and forgets one whose file was written before the kill and whose entry was not.
+- A row of failed trials stops the search with its results in place; KerasTuner raises while it holds a lock, after
+  which a chief never ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from typing import Any
+
+import keras_tuner
+import numpy as np
+from keras_tuner.engine.trial import Trial, TrialStatus
+from scipy.stats import qmc
+
+from cmimh_tf.atomic import write_json
+from tuner.search_space import ALGORITHMS
+
+_NEVER = 10**9
+# Variance of the objective's noise against that between trials, for the Gaussian process.
+_NOISE = 1e-2
+
+
+class _RobustOracle(keras_tuner.Oracle):
+    """What all algorithms share; comes first among the bases."""
+
+    max_failed_in_a_row = 5
+
+    def create_trial(self, tuner_id: str) -> Trial:
+        if self.failed_in_a_row() >= self.max_failed_in_a_row and not self._retry_queue:
+            self.tuner_ids.discard(tuner_id)
+            return Trial(self.get_space(), trial_id="", status=TrialStatus.STOPPED)
+        return super().create_trial(tuner_id)
+
+    def failed_in_a_row(self) -> int:
+        """How many of the trials that ended last have failed."""
+        ended = (self.trials[trial_id].status for trial_id in reversed(self.end_order))
+        return len(list(itertools.takewhile(lambda status: status == TrialStatus.FAILED, ended)))
+
+    def preset_values(self) -> dict[str, Any]:
+        """The values of the first trial."""
+        return {item.name: item.default for item in self.hyperparameters.space}
+
+    def _random_values(self) -> dict[str, Any]:
+        """The preset, then the points of a scrambled Sobol sequence.
+
+        They fill the space more evenly than independent draws, which matters with twenty trials in four dimensions.
+        """
+        if not self.start_order:
+            return self.preset_values()
+        space = self.hyperparameters.space
+        drawn = self._seed_state - self.seed
+        self._seed_state += 1
+        sequence = qmc.Sobol(len(space), seed=self.seed)
+        if drawn:  # SciPy cannot skip nothing.
+            sequence.fast_forward(drawn)
+        return {item.name: item.prob_to_value(prob) for item, prob in zip(space, sequence.random()[0], strict=True)}
+
+    def save(self) -> None:
+        write_json(self._get_oracle_fname(), self.get_state())
+
+    def _save_trial(self, trial: Trial) -> None:
+        write_json(os.path.join(self._get_trial_dir(trial.trial_id), "trial.json"), trial.get_state())
+
+    def reload(self) -> None:
+        super().reload()
+        interrupted = (TrialStatus.RUNNING, TrialStatus.INVALID)
+        # Taken from the end: the oldest goes first.
+        self._retry_queue = sorted((i for i, trial in self.trials.items() if trial.status in interrupted), reverse=True)
+
+
+class RandomOracle(_RobustOracle, keras_tuner.oracles.RandomSearchOracle):
+    """Random search."""
+
+
+class BayesianOracle(_RobustOracle, keras_tuner.oracles.BayesianOptimizationOracle):
+    """A Gaussian process over the log weights."""
+
+    def _vectorize_trials(self) -> tuple[np.ndarray, np.ndarray]:
+        """Points and scores to minimise, with an answer for trials that have none.
+
+        KerasTuner leaves failed trials out, so that it may propose their neighbourhood again and again: here they count
+        as the worst of all. Running ones get the pessimistic guess of a process that knows all others; KerasTuner asks
+        the process of the last proposal, which at first has seen nothing.
+        """
+        sign = -1.0 if self.objective.direction == "max" else 1.0
+        points: list[list[float]] = []
+        scores: list[float | None] = []
+        for trial in self.trials.values():
+            points.append(
+                [item.value_to_prob(trial.hyperparameters.values[item.name]) for item in self._nonfixed_space()]
+            )
+            scores.append(sign * trial.score if trial.status == TrialStatus.COMPLETED else None)
+        worst = max(score for score in scores if score is not None)
+        failed = [trial.status == TrialStatus.FAILED for trial in self.trials.values()]
+        known = [worst if is_failed else score for is_failed, score in zip(failed, scores, strict=True)]
+        x = np.array(points)
+        is_known = np.array([score is not None for score in known])
+        y = np.array([score if score is not None else 0.0 for score in known])
+        if not is_known.all():
+            self.gpr.fit(x[is_known], y[is_known])
+            mean, deviation = self.gpr.predict(x[~is_known], return_std=True)
+            y[~is_known] = mean + deviation
+        return x, y
+
+
+class HyperbandOracle(_RobustOracle, keras_tuner.oracles.HyperbandOracle):
+    """Successive halving: many trials for few epochs, the best of them for more."""
+
+    def get_best_trials(self, num_trials: int = 1) -> list[Trial]:
+        """The best of those that were trained longest; scores after fewer epochs are not comparable."""
+        best = super().get_best_trials(len(self.trials))
+        best.sort(key=lambda trial: (trial.status != TrialStatus.COMPLETED, -_epochs(trial)))
+        return best[:num_trials]
+
+
+class GridOracle(_RobustOracle):
+    """Every combination of the dimensions' values, the preset first, then in order.
+
+    KerasTuner's own forgets its place when it is reloaded, and gives parallel workers one trial at a time.
+    """
+
+    def populate_space(self, trial_id: str) -> dict[str, Any]:
+        space = self.hyperparameters.space
+        preset = tuple(item.default for item in space)
+        others = (point for point in itertools.product(*(item.values for item in space)) if point != preset)
+        point = next(itertools.islice(itertools.chain([preset], others), len(self.trials), None), None)
+        if point is None:
+            return {"status": TrialStatus.STOPPED}
+        values = {item.name: value for item, value in zip(space, point, strict=True)}
+        return {"status": TrialStatus.RUNNING, "values": values}
+
+
+def make_oracle(
+    algorithm: str, objective: str, space: keras_tuner.HyperParameters, *, trials: int, seed: int, max_epochs: int
+) -> _RobustOracle:
+    """The oracle of an algorithm.
+
+    Args:
+        algorithm: one of `ALGORITHMS`.
+        objective: the criterion to maximise.
+        space: with the preset as defaults; of choices only for a grid.
+        trials: the most to run; a grid and Hyperband may end before.
+        seed: of the proposals.
+        max_epochs: of the longest trial, for Hyperband.
+
+    Raises:
+        ValueError: for an unknown algorithm.
+    """
+    shared: dict[str, Any] = {
+        "objective": keras_tuner.Objective(objective, "max"),
+        "hyperparameters": space,
+        "allow_new_entries": False,
+        "tune_new_entries": False,
+        # KerasTuner takes 0 for no seed.
+        "seed": seed + 1,
+        "max_consecutive_failed_trials": _NEVER,
+    }
+    oracle: _RobustOracle
+    if algorithm == "bayesian":
+        first = max(3, min(3 * len(space.space), math.ceil(trials / 3)))
+        oracle = BayesianOracle(num_initial_points=first, alpha=_NOISE, **shared)
+    elif algorithm == "random":
+        oracle = RandomOracle(**shared)
+    elif algorithm == "hyperband":
+        oracle = HyperbandOracle(max_epochs=max_epochs, **shared)
+    elif algorithm == "grid":
+        oracle = GridOracle(**shared)
+    else:
+        raise ValueError(f"`algorithm` must be one of {', '.join(ALGORITHMS)}. Received: algorithm={algorithm!r}.")
+    oracle.max_trials = trials
+    return oracle
+
+
+def _epochs(trial: Trial) -> int:
+    return int(trial.hyperparameters.values.get("tuner/epochs", 0))
