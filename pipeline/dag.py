@@ -11,12 +11,13 @@ from tfx.dsl.components.base import executor_spec
 from tfx.dsl.components.base.base_node import BaseNode
 
 from cmimh_tf.config import CMIMHConfig
+from pipeline.block_features import default_features, feature_versions
 from pipeline.components.atomic_pusher import AtomicPusherExecutor
 from pipeline.components.pair_example_gen import DEFAULT_COUNT, PairExampleGen
 from pipeline.components.retrieval_evaluator import RetrievalEvaluator
 from pipeline.components.saved_model_check import SavedModelCheck
 from pipeline.components.strict_example_validator import StrictExampleValidatorExecutor
-from pipeline.features import QUERY, SPLITS, TRAIN
+from pipeline.features import DATABASE, QUERY, SPLITS, TRAIN
 from pipeline.preprocessing import DEFAULT_PCA_UNITS, DEFAULT_VOCABULARY_SIZE
 from pipeline.thresholds import Thresholds
 
@@ -32,9 +33,13 @@ class PipelineOptions:
         num_queries, num_train: sizes of the splits; None for the rule's.
         pca_units: the widest that vectors may be; None for no limit.
         vocabulary_size: the most words of captions to know.
+        image_features, text_features: names of `cmimh_tf.features.registry`; None for the source's defaults.
+        features_cache: a folder where computed features outlive a killed run; "" for none.
         thresholds: when a model is blessed.
         schema_file: a curated schema; None infers one.
         checkpoint_root: a folder that outlives a killed run; "" for none.
+        tune_trials: settings of the loss weights to try before training; 0 trains with those of `config`.
+        tuning_root: a folder that outlives a killed search; "" for none.
         docker_check: also runs TFX's InfraValidator, with TF Serving in Docker.
     """
 
@@ -45,9 +50,14 @@ class PipelineOptions:
     num_train: int | None = None
     pca_units: int | None = DEFAULT_PCA_UNITS
     vocabulary_size: int = DEFAULT_VOCABULARY_SIZE
+    image_features: str | None = None
+    text_features: str | None = None
+    features_cache: str = ""
     thresholds: Thresholds = field(default_factory=Thresholds)
     schema_file: str | None = None
     checkpoint_root: str = ""
+    tune_trials: int = 0
+    tuning_root: str = ""
     docker_check: bool = False
 
 
@@ -73,13 +83,22 @@ def create_pipeline(
         enable_cache: whether unchanged components are taken from earlier runs.
     """
     config = options.config
-    # Reads, checks and splits the pairs.
+    default_image, default_text = default_features(options.source)
+    features = {
+        "image_features": options.image_features or default_image,
+        "text_features": options.text_features or default_text,
+    }
+
+    # Reads, checks and splits the pairs, and computes the features that take a network.
     example_gen = PairExampleGen(
         source=options.source,
         fingerprint=options.fingerprint,
         seed=config.seed,
         num_queries=options.num_queries or DEFAULT_COUNT,
         num_train=options.num_train or DEFAULT_COUNT,
+        features_version=" ".join(feature_versions(**features)),
+        features_cache=options.features_cache,
+        **features,
     )
     examples = example_gen.outputs["examples"]
 
@@ -109,6 +128,7 @@ def create_pipeline(
             "input_norm": config.network.input_norm,
             "pca_units": options.pca_units,
             "vocabulary_size": options.vocabulary_size,
+            **features,
         },
         # Its statistics double the time, and its analyzer cache is larger than the data at large widths.
         disable_statistics=True,
@@ -118,13 +138,33 @@ def create_pipeline(
     transformed_examples = transform.outputs["transformed_examples"]
     transform_graph = transform.outputs["transform_graph"]
 
-    # Trains and exports. A Tuner's best_hyperparameters would be handed over here as `hyperparameters`.
+    # Searches for the loss weights, on the training pairs and the database.
+    tuners: list[BaseNode] = []
+    if options.tune_trials:
+        tuners.append(
+            tfx.components.Tuner(
+                tuner_fn="pipeline.weight_search.tuner_fn",
+                examples=transformed_examples,
+                transform_graph=transform_graph,
+                custom_config={
+                    "config": _plain(config),
+                    "trials": options.tune_trials,
+                    "tuning_root": options.tuning_root,
+                    "title": pipeline_name,
+                },
+                train_args=tfx.proto.TrainArgs(splits=[TRAIN]),
+                eval_args=tfx.proto.EvalArgs(splits=[DATABASE]),
+            )
+        )
+
+    # Trains and exports.
     trainer = tfx.components.Trainer(
         run_fn="pipeline.trainer.run_fn",
         examples=transformed_examples,
         transform_graph=transform_graph,
         schema=schema,
-        custom_config={"config": _plain(config), "checkpoint_root": options.checkpoint_root},
+        hyperparameters=tuners[0].outputs["best_hyperparameters"] if tuners else None,
+        custom_config={"config": _plain(config), "checkpoint_root": options.checkpoint_root, **features},
         train_args=tfx.proto.TrainArgs(splits=[TRAIN]),
         eval_args=tfx.proto.EvalArgs(splits=[QUERY]),
     )
@@ -184,6 +224,7 @@ def create_pipeline(
             schema_gen,
             example_validator,
             transform,
+            *tuners,
             trainer,
             model_resolver,
             evaluator,

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from cmimh_tf.data.paired import PairedData
-from pipeline.features import CAPTION, ID, IMAGE, IMAGE_BYTES, LABELS, POSITION, TEXT
+from pipeline.features import CAPTION, CAPTION_FEATURES, ID, IMAGE, IMAGE_BYTES, IMAGE_FEATURES, LABELS, POSITION, TEXT
 from pipeline.sources import DataError
 
 _ROWS_AT_ONCE = 1024
@@ -81,7 +81,7 @@ def parse_raw(serialized: bytes) -> dict[str, Any]:
     """One raw Example, with its serialized form under `serialized`."""
     row: dict[str, Any] = {"serialized": serialized}
     for name, feature in tf.train.Example.FromString(serialized).features.feature.items():
-        if name in (IMAGE, TEXT):
+        if name in (IMAGE, IMAGE_FEATURES, TEXT, CAPTION_FEATURES):
             row[name] = np.array(feature.float_list.value, np.float32)
         elif name in (CAPTION, ID):
             row[name] = feature.bytes_list.value[0].decode("utf-8", "replace")

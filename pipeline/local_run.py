@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from cmimh_tf import command_line
 from cmimh_tf.atomic import write_json
+from cmimh_tf.features.registry import image_features_version, text_features_version
 from cmimh_tf.training.progress import format_seconds
 from pipeline import console
 from pipeline.run_root import RootInUse, RunRoot
-from pipeline.sources import open_source
+from pipeline.sources import absolute_spec, open_source
 
 if TYPE_CHECKING:
     from pipeline.dag import PipelineOptions
@@ -38,12 +39,16 @@ def run(arguments: argparse.Namespace) -> int:
         0 when a model was pushed or is still the pushed one, 1 for a failed component, 2 for what the user can cure
         before anything runs, 3 when the model was not blessed.
     """
-    if arguments.tune:
-        raise ValueError("`--tune` needs the search over the loss weights, which is not in this version.")
+    if arguments.tune is not None and arguments.tune < 1:
+        raise ValueError(f"`tune` must be at least 1. Received: tune={arguments.tune}.")
     if arguments.docker_check and shutil.which("docker") is None:
         raise ValueError("`--docker-check` needs Docker, and there is no `docker` command here.")
+    if arguments.image_features:
+        image_features_version(arguments.image_features)
+    if arguments.text_features:
+        text_features_version(arguments.text_features)
     config = command_line.config_from_flags(arguments)
-    spec = str(Path(arguments.data).absolute()) if arguments.data else arguments.dataset
+    spec = absolute_spec(arguments.data) if arguments.data else arguments.dataset
     source = open_source(spec)
     root = RunRoot((arguments.root or Path("runs") / "pipeline" / source.name).absolute())
     log = root.logs / f"{datetime.datetime.now():%Y%m%d-%H%M%S}.log"
@@ -74,8 +79,13 @@ def _run_locked(arguments: argparse.Namespace, config: Any, spec: str, source: A
         num_train=arguments.train_pairs,
         pca_units=arguments.pca or None,
         vocabulary_size=arguments.vocabulary,
+        image_features=arguments.image_features,
+        text_features=arguments.text_features,
+        features_cache=str(root.path / "features"),
         thresholds=Thresholds(least_score=arguments.least_score / 100, most_drop=arguments.most_drop / 100),
         checkpoint_root=str(root.training),
+        tune_trials=arguments.tune or 0,
+        tuning_root=str(root.path / "tuning"),
         docker_check=arguments.docker_check,
     )
     try:
@@ -117,6 +127,8 @@ def _run_components(arguments: argparse.Namespace, options: PipelineOptions, nam
         without_cache.update(known[known.index(arguments.first) :])
     if "Trainer" in without_cache:
         shutil.rmtree(root.training, ignore_errors=True)
+    if "Tuner" in without_cache:
+        shutil.rmtree(options.tuning_root, ignore_errors=True)
 
     schema = arguments.schema or root.schema
     if arguments.schema is None and not root.schema.exists():

@@ -1,27 +1,26 @@
 """What the Transform component fits on the training pairs and what serving repeats, in one graph.
 
-    pictures   decoded, then `describe_pictures`          captions   tokenised, then a bag of words
-    vectors    as they are
+    pictures   decoded, then `descriptor`                 captions   a bag of words, or tags of a fixed vocabulary
+    vectors    as they are, as are the features that a network made of pictures and captions before
 
 and then, for each modality: centred, projected on the first principal components where it is wider than the limit,
 and scaled so that the training rows have a root-mean-square norm of `input_norm`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from cmimh_tf.features import DESCRIPTOR_DIM, describe_pictures, tokenize
-from pipeline.features import CAPTION, ID, IMAGE, IMAGE_BYTES, LABELS, POSITION, TEXT
+from cmimh_tf.features import make_image_features, make_text_features, tokenize
+from cmimh_tf.features.projection import scale_rows, with_fixed_signs
+from cmimh_tf.features.registry import EMOJI_IMAGE_FEATURES, EMOJI_TEXT_FEATURES, has_network
+from pipeline.features import CAPTION, CAPTION_FEATURES, ID, IMAGE, IMAGE_BYTES, IMAGE_FEATURES, LABELS, POSITION, TEXT
 
 VOCABULARY = "caption_vocabulary"
 DEFAULT_VOCABULARY_SIZE = 2047
 DEFAULT_PCA_UNITS = 1024
-
-_PICTURE_SIZE = 64
-# A principal component whose share of the variance is below this is rounding error.
-_LEAST_VARIANCE_SHARE = 1e-10
 
 
 def preprocessing_fn(inputs: dict[str, Any], custom_config: dict[str, Any]) -> dict[str, tf.Tensor]:
@@ -30,41 +29,50 @@ def preprocessing_fn(inputs: dict[str, Any], custom_config: dict[str, Any]) -> d
     Vectors win over raw inputs: a caption beside `text` is only there to be shown.
 
     Args:
-        inputs: `image` [B, Di] or `image_bytes` [B, 1], `text` [B, Dt] or `caption` [B, 1], and `id`, `position`,
-            `labels`.
-        custom_config: `input_norm` (None leaves vectors as they are), `pca_units` (None never projects) and
-            `vocabulary_size`.
+        inputs: `image` or `image_features` [B, Di], or `image_bytes` [B, 1]; `text` or `caption_features` [B, Dt], or
+            `caption` [B, 1]; and `id`, `position`, `labels`.
+        custom_config: `input_norm` (None leaves vectors as they are), `pca_units` (None never projects),
+            `vocabulary_size`, and `image_features` and `text_features`, names of `cmimh_tf.features.registry`.
 
     Returns:
         float32 `image` [B, image_units] and `text` [B, text_units], with `id`, `position`, `labels`.
     """
     norm, pca_units, words = (custom_config[name] for name in ("input_norm", "pca_units", "vocabulary_size"))
-    image = inputs[IMAGE] if IMAGE in inputs else describe_encoded_pictures(inputs[IMAGE_BYTES][:, 0])
-    text = inputs[TEXT] if TEXT in inputs else bag_of_words(inputs[CAPTION][:, 0], words)
+    image, text = (
+        next((inputs[name] for name in names if name in inputs), None)
+        for names in ((IMAGE, IMAGE_FEATURES), (TEXT, CAPTION_FEATURES))
+    )
+    if image is None:
+        image = picture_vectors(inputs[IMAGE_BYTES][:, 0], custom_config.get("image_features", EMOJI_IMAGE_FEATURES))
+    if text is None:
+        text = caption_vectors(inputs[CAPTION][:, 0], custom_config.get("text_features", EMOJI_TEXT_FEATURES), words)
     outputs = {IMAGE: fit_vectors(image, norm, pca_units), TEXT: fit_vectors(text, norm, pca_units)}
     outputs.update({name: inputs[name] for name in (ID, POSITION, LABELS) if name in inputs})
     return outputs
 
 
-def describe_encoded_pictures(image_bytes: tf.Tensor) -> tf.Tensor:
-    """string [B] of JPEG, PNG, GIF or BMP -> float32 [B, DESCRIPTOR_DIM]; an empty string counts as a blank picture.
+def picture_vectors(image_bytes: tf.Tensor, name: str) -> tf.Tensor:
+    """string [B] of JPEG, PNG, GIF or BMP -> float32 [B, dim]; an empty string counts as a blank picture.
 
     When only a caption is to be hashed, tensorflow_transform feeds empty strings here and drops what becomes of them.
     """
     blank = tf.io.encode_png(tf.zeros([1, 1, 3], tf.uint8))
+    encoded = tf.where(tf.strings.length(image_bytes) > 0, image_bytes, blank)
+    return _tracked(name, make_image_features)(encoded)
 
-    def decode(encoded: tf.Tensor) -> tf.Tensor:
-        encoded = tf.where(tf.strings.length(encoded) > 0, encoded, blank)
-        picture = tf.io.decode_image(encoded, channels=3, expand_animations=False)
-        picture.set_shape([None, None, 3])
-        # One at a time, as pictures differ in size. This is the first step of the descriptor, which then finds
-        # nothing left to resize.
-        values = tf.cast(picture, tf.float32) / 255.0
-        return tf.image.resize(values, [_PICTURE_SIZE, _PICTURE_SIZE], antialias=True)
 
-    signature = tf.TensorSpec([_PICTURE_SIZE, _PICTURE_SIZE, 3], tf.float32)
-    pictures = tf.map_fn(decode, image_bytes, fn_output_signature=signature)
-    return tf.ensure_shape(describe_pictures(pictures), [None, DESCRIPTOR_DIM])
+def caption_vectors(captions: tf.Tensor, name: str, vocabulary_size: int) -> tf.Tensor:
+    """string [B] -> float32 [B, dim]."""
+    if name == "bag_of_words":
+        return bag_of_words(captions, vocabulary_size)
+    return _tracked(name, make_text_features)(captions)
+
+
+def _tracked(name: str, make: Callable[[str], Any]) -> Any:
+    """Features whose weights tensorflow_transform saves with the graph. Those without weights are made in the graph."""
+    if has_network(name):
+        return tft.make_and_track_object(lambda: make(name), name=name.partition(":")[0])
+    return make(name)
 
 
 def bag_of_words(captions: tf.Tensor, vocabulary_size: int) -> tf.Tensor:
@@ -88,8 +96,7 @@ def bag_of_words(captions: tf.Tensor, vocabulary_size: int) -> tf.Tensor:
 def fit_vectors(vectors: tf.Tensor, input_norm: float | None, pca_units: int | None) -> tf.Tensor:
     """(x - mean) P * scale, with P the principal components where x is wider than `pca_units`, else the identity.
 
-    The scale is input_norm / sqrt(sum of the variances of the training rows), the formula of `FeatureScaler`: the
-    mean squared norm of centred rows is the sum of their variances.
+    The formula is that of `cmimh_tf.features.projection`, and of `FeatureScaler`; the numbers come from Beam.
 
     Args:
         vectors: [B, width] of a known width.
@@ -104,27 +111,10 @@ def fit_vectors(vectors: tf.Tensor, input_norm: float | None, pca_units: int | N
     is_wide = pca_units is not None and vectors.shape[1] > pca_units
     if is_wide:
         vectors = vectors - tft.mean(vectors, reduce_instance_dims=False)
-        components = _with_fixed_signs(tft.pca(vectors, output_dim=pca_units, dtype=tf.float64))
+        components = with_fixed_signs(tft.pca(vectors, output_dim=pca_units, dtype=tf.float64))
         vectors = tf.matmul(vectors, tf.ensure_shape(components, [vectors.shape[1], pca_units]))
     if input_norm is None and not is_wide:
         return tf.cast(vectors, tf.float32)
-    mean, variances = _moments(vectors)
-    total = tf.reduce_sum(variances)
-    if input_norm is not None:
-        vectors = (vectors - mean) * (input_norm * tf.math.rsqrt(total))
-    if is_wide:
-        # With fewer rows than components the last ones are arbitrary: 0 on all training rows, and noise on others.
-        vectors = vectors * tf.cast(variances > _LEAST_VARIANCE_SHARE * total, tf.float64)
-    return tf.cast(vectors, tf.float32)
-
-
-def _moments(vectors: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and variance of each column over the training rows."""
-    return tft.mean(vectors, reduce_instance_dims=False), tft.var(vectors, reduce_instance_dims=False)
-
-
-def _with_fixed_signs(components: tf.Tensor) -> tf.Tensor:
-    """Columns turned so that their largest entry is positive: eigenvectors have no sign of their own."""
-    rows = tf.argmax(tf.abs(components), axis=0)
-    largest = tf.gather(tf.transpose(components), rows, batch_dims=1)
-    return components * tf.where(largest < 0, tf.cast(-1.0, components.dtype), tf.cast(1.0, components.dtype))
+    mean = tft.mean(vectors, reduce_instance_dims=False)
+    variances = tft.var(vectors, reduce_instance_dims=False)
+    return scale_rows(vectors, mean, variances, input_norm, is_projected=is_wide)

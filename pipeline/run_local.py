@@ -17,6 +17,7 @@ examples:
   python pipeline/run_local.py
   python pipeline/run_local.py --data features.npz --bits 64
   python pipeline/run_local.py --data pairs.csv --root runs/mine
+  python pipeline/run_local.py --data features.npz --tune 20
   python pipeline/run_local.py --set loss.mutual_information_weight=4 --no-cache Trainer
 
 The root gets serving_model/cmimh/1, 2, ..., artifacts with the report, the curated schema, and logs. A run that was
@@ -35,7 +36,10 @@ def main() -> None:
     data = parser.add_mutually_exclusive_group()
     data.add_argument("--dataset", choices=DATASETS, default="emoji", help="a data set by name (default: emoji)")
     data.add_argument(
-        "--data", metavar="PATH", help="your own: an .npz, a .csv of image paths and captions, or TFRecords"
+        "--data",
+        metavar="PATH",
+        help="your own: an .npz, a table of pictures and captions (.csv, .jsonl, .parquet), a folder, .tar shards, "
+        "TFRecords, or tfds:NAME",
     )
     command_line.add_config_flags(parser)
     parser.add_argument("--root", type=Path, metavar="DIR", help="folder of all runs (default: runs/pipeline/<data>)")
@@ -45,6 +49,17 @@ def main() -> None:
     parser.add_argument("--train-pairs", type=int, metavar="N", help="size of the training set (default: at most 5000)")
     parser.add_argument(
         "--pca", type=int, default=1024, metavar="N", help="project wider inputs to N dimensions; 0: never"
+    )
+    parser.add_argument(
+        "--image-features",
+        metavar="NAME",
+        help="of pictures: descriptor, efficientnet_lite0, alexnet_fc7:FILE, vgg19_fc7:FILE, hub:HANDLE "
+        "(default: efficientnet_lite0; descriptor for emoji)",
+    )
+    parser.add_argument(
+        "--text-features",
+        metavar="NAME",
+        help="of captions: bag_of_words, tags:FILE, minilm, bert:HANDLE (default: minilm; bag_of_words for emoji)",
     )
     parser.add_argument("--vocabulary", type=int, default=2047, metavar="N", help="most words of captions to know")
     parser.add_argument("--schema", type=Path, metavar="FILE", help="curated schema (default: that of the first run)")
@@ -61,7 +76,7 @@ def main() -> None:
     parser.add_argument(
         "--beam", action="append", default=[], metavar="KEY=VALUE", help="argument for Beam (repeatable)"
     )
-    parser.add_argument("--tune", action="store_true", help="search for the loss weights first")
+    parser.add_argument("--tune", type=int, metavar="N", help="search for the loss weights first, in N trials")
     parser.add_argument("--docker-check", action="store_true", help="also check the model in TF Serving's container")
     parser.add_argument("--verbose", action="store_true", help="show what TFX and TensorFlow say")
     arguments = parser.parse_args()

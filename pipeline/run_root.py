@@ -4,6 +4,7 @@ metadata.db        ML Metadata
 artifacts/         what components made
 schema/            the curated schema
 training/          checkpoints, kept when a run is killed
+features/          features computed so far, likewise
 serving_model/     cmimh/1, cmimh/2, ...
 logs/              one file a run, with all that TFX and TensorFlow say
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from cmimh_tf.metrics.evaluation import CodedItems
+from pipeline.block_features import VERSIONS_FILE
 from pipeline.examples import read_raw
-from pipeline.features import CAPTION, IMAGE, IMAGE_BYTES, LABELS, POSITION, TEXT
+from pipeline.features import CAPTION, CAPTION_FEATURES, IMAGE, IMAGE_BYTES, IMAGE_FEATURES, LABELS, POSITION, TEXT
 
 _ROWS_AT_ONCE = 256
 _SIGNATURES = {IMAGE: "hash_image", IMAGE_BYTES: "hash_image_bytes", TEXT: "hash_text", CAPTION: "hash_caption"}
@@ -32,11 +35,15 @@ def hash_split(model_directory: str | Path, examples_uri: str, split: str) -> Co
         ValueError: if the model does not take what the Examples hold.
     """
     signatures = tf.saved_model.load(str(model_directory)).signatures
+    reusable = _reusable_features(Path(model_directory), Path(examples_uri))
     image_codes: list[np.ndarray] = []
     text_codes: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     positions: list[int] = []
     for rows in _batches(read_raw(examples_uri, split)):
+        for row, (made, vector) in itertools.product(rows, reusable.items()):
+            if made in row:
+                row[vector] = row[made]
         image_codes.append(_codes(signatures, rows, (IMAGE, IMAGE_BYTES)))
         text_codes.append(_codes(signatures, rows, (TEXT, CAPTION)))
         labels += [row[LABELS] for row in rows if LABELS in row]
@@ -47,6 +54,24 @@ def hash_split(model_directory: str | Path, examples_uri: str, split: str) -> Co
         np.concatenate(text_codes)[order],
         np.stack(labels)[order] if labels else None,
     )
+
+
+def _reusable_features(model_directory: Path, examples_uri: Path) -> dict[str, str]:
+    """Which of the Examples' features the model would compute itself: {their name: that of its input}.
+
+    Hashing them instead of pictures and captions spares the networks' time.
+    """
+    versions, config = examples_uri / VERSIONS_FILE, model_directory / "assets.extra" / "config.json"
+    if not versions.exists() or not config.exists():
+        return {}
+    image, text = json.loads(versions.read_text(encoding="utf-8"))
+    described = json.loads(config.read_text(encoding="utf-8"))
+    reusable = {}
+    if described.get("image_features") == image:
+        reusable[IMAGE_FEATURES] = IMAGE
+    if described.get("text_features") == text:
+        reusable[CAPTION_FEATURES] = TEXT
+    return reusable
 
 
 def input_of(row: dict[str, Any], names: tuple[str, str]) -> str:

@@ -29,14 +29,14 @@ def run_fn(fn_args: FnArgs) -> None:
     """Trains, exports, and leaves the run's folder as the ModelRun artifact.
 
     Args:
-        fn_args: TFX's; `custom_config` has `config`, the resolved configuration as a dict, and `checkpoint_root`, a
-            folder that outlives a killed run, "" for none.
+        fn_args: TFX's; `custom_config` has `config`, the resolved configuration as a dict, `checkpoint_root`, a
+            folder that outlives a killed run, "" for none, and the names of `image_features` and `text_features`.
     """
     transform_output = tft.TFTransformOutput(fn_args.transform_output)
     train = load_transformed(fn_args.train_files, transform_output.transformed_feature_spec())
     config = training_config(fn_args.custom_config["config"], fn_args.hyperparameters)
     folder = RunFolder(_working_folder(fn_args, config, train))
-    folder.claim({"config": config.to_dict(), "data": {"train_sha256": fingerprint(train)}})
+    folder.claim({"config": config.to_dict(), "data": {"train_fingerprint": train.fingerprint()}})
 
     trained = train_model(train, config, folder.path, progress=console.stream())
     for problem in trained.problems:
@@ -47,7 +47,11 @@ def run_fn(fn_args: FnArgs) -> None:
     export_model(
         trained.model,
         fn_args.serving_model_dir,
-        preprocessing=TransformPreprocessing(transform_output),
+        preprocessing=TransformPreprocessing(
+            transform_output,
+            fn_args.custom_config.get("image_features", ""),
+            fn_args.custom_config.get("text_features", ""),
+        ),
         extra_assets={TRAIN_IDS_ASSET: json.dumps(ids)},
     )
     _copy_run(folder, Path(fn_args.model_run_dir))
@@ -64,21 +68,12 @@ def training_config(values: dict[str, Any], hyperparameters: dict[str, Any] | No
     return dataclasses.replace(config, network=dataclasses.replace(config.network, input_norm=None))
 
 
-def fingerprint(train: PairedData) -> str:
-    """A hash of the training vectors."""
-    digest = hashlib.sha256()
-    for array in (train.image, train.text):
-        digest.update(repr(array.shape).encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
 def _working_folder(fn_args: FnArgs, config: CMIMHConfig, train: PairedData) -> Path:
     """The same folder for the same configuration and data: TFX gives each attempt a new output folder."""
     root = fn_args.custom_config["checkpoint_root"]
     if not root:
         return Path(fn_args.model_run_dir)
-    key = hashlib.sha256(f"{json.dumps(config.to_dict(), sort_keys=True)}{fingerprint(train)}".encode())
+    key = hashlib.sha256(f"{json.dumps(config.to_dict(), sort_keys=True)}{train.fingerprint()}".encode())
     folder = Path(root) / key.hexdigest()[:16]
     others = [path for path in Path(root).glob("*") if path.is_dir() and path != folder]
     for old in sorted(others, key=lambda path: path.stat().st_mtime)[: -(_KEPT_TRAININGS - 1)]:

@@ -1,6 +1,40 @@
-"""Pictures and texts to vectors, as TensorFlow graph code."""
+"""Pictures and texts to vectors, as TensorFlow graph code.
 
-from cmimh_tf.features.bag_of_words import BagOfWords, fit_vocabulary, tokenize
-from cmimh_tf.features.descriptor import DESCRIPTOR_DIM, describe_pictures
+The public names are loaded on first use: TensorFlow takes seconds to import, and names of features do not need it.
+"""
 
-__all__ = ["DESCRIPTOR_DIM", "BagOfWords", "describe_pictures", "fit_vocabulary", "tokenize"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cmimh_tf.features.bag_of_words import BagOfWords, fit_vocabulary, tokenize
+    from cmimh_tf.features.descriptor import DESCRIPTOR_DIM, describe_pictures
+    from cmimh_tf.features.projection import Projection
+    from cmimh_tf.features.registry import make_image_features, make_text_features
+
+_MODULES = {
+    "DESCRIPTOR_DIM": "descriptor",
+    "BagOfWords": "bag_of_words",
+    "Projection": "projection",
+    "describe_pictures": "descriptor",
+    "fit_vocabulary": "bag_of_words",
+    "make_image_features": "registry",
+    "make_text_features": "registry",
+    "tokenize": "bag_of_words",
+}
+__all__ = [
+    "DESCRIPTOR_DIM",
+    "BagOfWords",
+    "Projection",
+    "describe_pictures",
+    "fit_vocabulary",
+    "make_image_features",
+    "make_text_features",
+    "tokenize",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'cmimh_tf.features' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"cmimh_tf.features.{_MODULES[name]}"), name)

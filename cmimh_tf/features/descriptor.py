@@ -20,7 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
-_PICTURE_SIZE = 64
+PICTURE_SIZE = 64
 _NUM_DIRECTIONS = 12
 _EDGE_GRIDS = (4, 2, 1)
 _NUM_LEVELS = 4
@@ -56,7 +56,7 @@ def describe_pictures(pictures: Any) -> tf.Tensor:
     scale = 255.0 if pictures.dtype.is_integer else 1.0
     values = tf.clip_by_value(tf.cast(pictures, tf.float32) / scale, 0.0, 1.0)
     # Smoothing before shrinking makes the descriptor nearly the same at every size of a picture.
-    values = tf.image.resize(values, [_PICTURE_SIZE, _PICTURE_SIZE], antialias=True)
+    values = tf.image.resize(values, [PICTURE_SIZE, PICTURE_SIZE], antialias=True)
     blocks = [_root_block(cells, _EDGE_EPSILON) for cells in _edge_histograms(values)]
     blocks += [_root_block(cells, 0.0) for cells in _colour_histograms(values)]
     return tf.concat(blocks, axis=-1)
@@ -74,7 +74,7 @@ def _edge_histograms(values: tf.Tensor) -> list[tf.Tensor]:
     angle = tf.math.floormod(tf.atan2(down, across), math.pi) * (_NUM_DIRECTIONS / math.pi)
     offset = tf.abs(angle[..., tf.newaxis] - tf.range(_NUM_DIRECTIONS, dtype=tf.float32))
     share = tf.nn.relu(1.0 - tf.minimum(offset, _NUM_DIRECTIONS - offset))
-    cell_size = _PICTURE_SIZE // _EDGE_GRIDS[0]
+    cell_size = PICTURE_SIZE // _EDGE_GRIDS[0]
     finest = tf.nn.avg_pool2d(length * share, cell_size, cell_size, "VALID")
     return _mean_over_grids(finest, _EDGE_GRIDS)
 

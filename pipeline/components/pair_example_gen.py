@@ -1,5 +1,6 @@
 """ExampleGen: any source of pairs to tf.Examples in the splits train, database and query, read by Beam."""
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,8 @@ from tfx.proto import example_gen_pb2
 from tfx.types.standard_artifacts import Examples
 
 from cmimh_tf.data.splits import Splits, make_splits
+from cmimh_tf.features.registry import EMOJI_IMAGE_FEATURES, EMOJI_TEXT_FEATURES
+from pipeline.block_features import VERSIONS_FILE, BlockFeatures, feature_versions
 from pipeline.features import ID, POSITION, SPLITS
 from pipeline.sources import DataError, PairSource, SourceIndex, open_source
 
@@ -29,6 +32,10 @@ def PairExampleGen(
     seed: Parameter[int],
     num_queries: Parameter[int] = DEFAULT_COUNT,
     num_train: Parameter[int] = DEFAULT_COUNT,
+    image_features: Parameter[str] = EMOJI_IMAGE_FEATURES,
+    text_features: Parameter[str] = EMOJI_TEXT_FEATURES,
+    features_version: Parameter[str] = "",
+    features_cache: Parameter[str] = "",
     beam_pipeline: BeamComponentParameter[beam.Pipeline] = None,
 ) -> None:
     """Reads, checks and splits pairs.
@@ -40,9 +47,19 @@ def PairExampleGen(
         seed: of the split, by the rule of `cmimh_tf.data.splits`.
         num_queries: 0 for the rule's default.
         num_train: 0 for the rule's default.
+        image_features: what pictures become; networks run here, others in Transform.
+        text_features: what captions become, likewise.
+        features_version: of both, so that other weights make other Examples.
+        features_cache: a folder where computed features outlive a killed run; "" for none.
         beam_pipeline: what reads.
     """
-    write_examples(beam_pipeline, open_source(source), examples.uri, seed, num_queries or None, num_train or None)
+    features = BlockFeatures.in_cache(image_features, text_features, features_cache, fingerprint)
+    write_examples(
+        beam_pipeline, open_source(source), examples.uri, seed, num_queries or None, num_train or None, features
+    )
+    with tf.io.gfile.GFile(f"{examples.uri}/{VERSIONS_FILE}", "w") as file:
+        file.write(json.dumps(feature_versions(image_features, text_features)))
+    features.clear()
     examples.split_names = json.dumps(list(SPLITS))
     examples_utils.set_payload_format(examples, example_gen_pb2.PayloadFormat.FORMAT_TF_EXAMPLE)
 
@@ -54,6 +71,7 @@ def write_examples(
     seed: int,
     num_queries: int | None = None,
     num_train: int | None = None,
+    features: BlockFeatures | None = None,
 ) -> None:
     """Writes `uri`/Split-<name>/data_tfrecord-*.gz for the three splits.
 
@@ -62,13 +80,15 @@ def write_examples(
     """
     index = source.index()
     splits = choose_splits(index, seed, num_queries, num_train)
+    if features is not None:
+        features = dataclasses.replace(features, num_rows=len(index.ids))
     with beam_pipeline as root:
         rows = (
             root
             | "Blocks" >> beam.Create(index.blocks)
             # Without it all blocks would be read by the worker that made the list.
             | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.ParDo(_ReadBlock(source, index.ids))
+            | "Read" >> beam.ParDo(_ReadBlock(source, index.ids, features))
             | "Assign" >> beam.ParDo(_AssignSplits(splits, len(index.ids))).with_outputs(*SPLITS)
         )
         for split in SPLITS:
@@ -107,13 +127,17 @@ def _feature(value: Any) -> tf.train.Feature:
 class _ReadBlock(beam.DoFn):
     """(start, stop) -> (row, features with the id) for each pair of the block."""
 
-    def __init__(self, source: PairSource, ids: list[str]):
+    def __init__(self, source: PairSource, ids: list[str], features: BlockFeatures | None):
         self._source = source
         self._ids = ids
+        self._features = features
 
     def process(self, block: tuple[int, int]) -> Iterator[tuple[int, dict[str, Any]]]:
         start, stop = block
-        for row, features in enumerate(self._source.read(start, stop), start):
+        rows = self._source.read(start, stop)
+        if self._features is not None:
+            rows = self._features.add(rows, start)
+        for row, features in enumerate(rows, start):
             yield row, {**features, ID: self._ids[row]}
 
 

@@ -20,7 +20,7 @@ from cmimh_tf.training.run_folder import load_model
 from pipeline import saved_model_calls
 from pipeline.components.pair_example_gen import make_example
 from pipeline.examples import load_transformed, read_raw_rows, split_files
-from pipeline.features import CAPTION, IMAGE, IMAGE_BYTES, QUERY, TEXT
+from pipeline.features import CAPTION, CAPTION_FEATURES, IMAGE, IMAGE_BYTES, IMAGE_FEATURES, QUERY, TEXT
 from pipeline.saved_model_hashing import input_of
 
 NUM_ROWS = 32
@@ -85,7 +85,10 @@ def request_batches(raw: list[dict[str, Any]], image: np.ndarray, text: np.ndarr
             batches[name] = np.stack([row[name] for row in raw])
         else:
             batches[name] = _hexadecimal([_encoded(row[name]) for row in raw])
-    for name in (IMAGE, TEXT):
+    for name, made in ((IMAGE, IMAGE_FEATURES), (TEXT, CAPTION_FEATURES)):
+        # Vectors for the same pictures and captions: what their network made of them.
+        if made in raw[0]:
+            batches[name] = np.stack([row[made] for row in raw])
         batches[f"{name}_float_bytes"] = _hexadecimal([row.astype("<f4").tobytes() for row in batches[name]])
     requests = [make_example({key: row[key]}) for key in names.values() for row in raw]
     batches["examples"] = _hexadecimal([example.SerializeToString() for example in requests])

@@ -97,6 +97,7 @@ def compare_codes(folder):
     (version,) = (folder / "root" / "serving_model" / "cmimh").iterdir()
     config = json.loads((version / "assets.extra" / "config.json").read_text())
     assert config["image_width"] == 12
+    assert "image_to_text" in json.loads((version / "assets.extra" / "metrics.json").read_text())["map_at_1000"]
     artifacts = folder / "root" / "artifacts"
     (examples,) = (artifacts / "PairExampleGen" / "examples").iterdir()
     (transformed,) = (artifacts / "Transform" / "transformed_examples").iterdir()
@@ -145,3 +146,22 @@ def test_better_model_replaces_the_baseline_and_ruined_one_does_not(folder, monk
     assert "not blessed: " in said
     assert "model:  not pushed" in said
     assert sorted(path.name for path in versions.iterdir()) == ["1", "2"]
+
+
+@pytest.mark.e2e
+@pytest.mark.filterwarnings("ignore")
+def test_tuned_run_trains_with_the_best_weights_found(folder, monkeypatch, capfd):
+    code, said = run_in_process(folder, monkeypatch, capfd, "--tune", "2", "--set", "loss.balance_weight=0.2")
+    assert code in (0, 3), said  # Whether it beats the blessed model is not the question here.
+    told = outcomes(said)
+    assert (told["Transform"], told["Tuner"], told["Trainer"]) == ("cached", "run", "run")
+    (search,) = (folder / "root" / "tuning").iterdir()
+    result = json.loads((search / "result.json").read_text())
+    assert (result["objective"], result["trials"]) == ("val_map", 2)
+    assert f"best val_map: {result['best_value']:.4f}" in said
+    newest = max((folder / "root" / "artifacts" / "Trainer" / "model_run").iterdir(), key=lambda path: int(path.name))
+    trained = json.loads((newest / "config.json").read_text())["config"]
+    assert {f"loss.{name}": value for name, value in trained["loss"].items()}.items() >= result["best"].items()
+
+    code, said = run_in_process(folder, monkeypatch, capfd, "--tune", "2", "--set", "loss.balance_weight=0.2")
+    assert outcomes(said)["Tuner"] == "cached"

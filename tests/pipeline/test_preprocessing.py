@@ -8,7 +8,7 @@ import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 
-from cmimh_tf.features import BagOfWords, describe_pictures
+from cmimh_tf.features import BagOfWords, Projection, describe_pictures, make_image_features
 from cmimh_tf.models.feature_scaler import FeatureScaler
 from pipeline.preprocessing import preprocessing_fn
 from pipeline.transform_preprocessing import TransformPreprocessing
@@ -133,3 +133,43 @@ def test_served_pictures_and_captions_equal_the_transformed_ones(raw, fitted_raw
 def test_empty_picture_is_refused(fitted_raw):
     with pytest.raises(tf.errors.InvalidArgumentError, match="must hold a picture in every row"):
         TransformPreprocessing(fitted_raw[1]).image_bytes_vectors(tf.constant([""]))
+
+
+RAW_SPEC = {"image_bytes": tf.io.FixedLenFeature([1], tf.string), "caption": tf.io.FixedLenFeature([1], tf.string)}
+
+
+@pytest.fixture(scope="module")
+def grey_pictures():
+    return [tf.io.encode_png(np.full((5, 6, 3), 10 * row, np.uint8)).numpy() for row in range(8)]
+
+
+def test_served_pictures_go_through_the_network_and_the_transform_graph(network, grey_pictures, tmp_path):
+    vectors = make_image_features(network)(grey_pictures).numpy()
+    spec = {**RAW_SPEC, "image_features": tf.io.FixedLenFeature([3], tf.float32)}
+    pairs = [
+        {"image_bytes": [picture], "caption": [b"a dog"], "image_features": vector}
+        for picture, vector in zip(grey_pictures, vectors, strict=True)
+    ]
+    outputs, graph = fit(pairs, spec, tmp_path, image_features=network)
+    preprocessing = TransformPreprocessing(graph, network, "bag_of_words")
+    assert preprocessing.image_width == 3
+    assert preprocessing.image_features_version.startswith(f"{network}@")
+    assert preprocessing.text_features_version is None
+    served = preprocessing.image_bytes_vectors(tf.constant(grey_pictures))
+    np.testing.assert_allclose(served, outputs["image"], atol=1e-4)
+    np.testing.assert_allclose(preprocessing.image_vectors(tf.constant(vectors)), outputs["image"], atol=1e-4)
+
+
+def test_network_can_also_be_part_of_the_transform_graph(network, grey_pictures, tmp_path):
+    pairs = [{"image_bytes": [picture], "caption": [b"a dog"]} for picture in grey_pictures]
+    outputs, graph = fit(pairs, RAW_SPEC, tmp_path, image_features=network, input_norm=None)
+    expected = [[10 * row / 255 * weight for weight in (1, 2, 4)] for row in range(8)]
+    np.testing.assert_allclose(outputs["image"], expected, rtol=1e-4, atol=1e-6)
+    served = TransformPreprocessing(graph).image_bytes_vectors(tf.constant(grey_pictures))
+    np.testing.assert_allclose(served, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_projection_outside_the_pipeline_is_the_same(vectors, fitted_vectors):
+    image = vectors[0].astype(np.float32)
+    projection = Projection.fit(image, 3, input_norm=10.0)
+    np.testing.assert_allclose(projection(image), fitted_vectors[0]["image"], rtol=1e-4, atol=1e-4)

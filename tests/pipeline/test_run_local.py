@@ -36,7 +36,7 @@ def test_help_does_not_import_tensorflow():
     [
         (["--data", "no.npz"], "error: `data` must be a file that exists. Received: "),
         (["--data", "pairs.npz", "--bits", "12"], "error: `code_length` must be a positive multiple of 8"),
-        (["--tune"], "error: `--tune` needs the search over the loss weights"),
+        (["--tune", "0"], "error: `tune` must be at least 1. Received: tune=0."),
     ],
 )
 def test_refusal_is_one_sentence_and_leaves_nothing(tmp_path, flags, message):

@@ -1,0 +1,142 @@
+"""Centring, principal components and scaling of vectors: (x - mean) P * scale.
+
+P has the first principal components of the training rows where they are wider than a limit, and is the identity
+otherwise. The scale is input_norm / sqrt(sum of the variances), so that training rows have a root-mean-square norm of
+`input_norm`: the mean squared norm of centred rows is the sum of their variances. The Transform component computes the
+statistics with Beam and then calls the two functions below; `Projection` computes them in one process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from cmimh_tf.atomic import write_npz
+
+# A principal component whose share of the variance is below this is rounding error.
+_LEAST_VARIANCE_SHARE = 1e-10
+_BLOCK_ROWS = 4096
+
+
+def with_fixed_signs(components: tf.Tensor) -> tf.Tensor:
+    """Columns turned so that their largest entry is positive: eigenvectors have no sign of their own."""
+    rows = tf.argmax(tf.abs(components), axis=0)
+    largest = tf.gather(tf.transpose(components), rows, batch_dims=1)
+    return components * tf.where(largest < 0, tf.cast(-1.0, components.dtype), tf.cast(1.0, components.dtype))
+
+
+def scale_rows(
+    vectors: tf.Tensor, mean: tf.Tensor, variances: tf.Tensor, input_norm: float | None, *, is_projected: bool
+) -> tf.Tensor:
+    """The last step of the formula.
+
+    Args:
+        vectors: float64 [B, units], projected or not.
+        mean, variances: float64 [units], of such vectors of the training rows.
+        input_norm: the root-mean-square norm to reach; None neither centres nor scales.
+        is_projected: whether the columns are principal components. With fewer rows than components the last ones are
+            arbitrary, 0 on all training rows and noise on others, and are made 0.
+
+    Returns:
+        float32 [B, units].
+    """
+    total = tf.reduce_sum(variances)
+    if input_norm is not None:
+        vectors = (vectors - mean) * (input_norm * tf.math.rsqrt(total))
+    if is_projected:
+        vectors = vectors * tf.cast(variances > _LEAST_VARIANCE_SHARE * total, tf.float64)
+    return tf.cast(vectors, tf.float32)
+
+
+class Projection(tf.Module):
+    """The formula above with its fitted numbers, as the Transform component would fit them.
+
+    Args:
+        mean: float64 [width], of the training rows.
+        components: float64 [width, units], or None for the identity.
+        variances: float64 [units], of the projected training rows.
+        input_norm: as in `scale_rows`.
+
+    Example:
+        >>> projection = Projection.fit(data.image[splits.train], max_units=1024)
+        >>> image = projection(data.image).numpy()
+    """
+
+    def __init__(
+        self, mean: np.ndarray, components: np.ndarray | None, variances: np.ndarray, input_norm: float | None = None
+    ):
+        super().__init__(name="projection")
+        self.input_norm = input_norm
+        self._mean = tf.Variable(mean, trainable=False, dtype=tf.float64)
+        self._components = None if components is None else tf.Variable(components, trainable=False, dtype=tf.float64)
+        self._variances = tf.Variable(variances, trainable=False, dtype=tf.float64)
+        self.dim = len(variances)
+
+    @classmethod
+    def fit(cls, vectors: np.ndarray, max_units: int | None, *, input_norm: float | None = None) -> Projection:
+        """Fits on training rows.
+
+        Args:
+            vectors: [N, width], the training rows only.
+            max_units: the widest that vectors may be; None for no limit.
+            input_norm: as in `scale_rows`. None by default: the model scales its inputs itself.
+
+        Raises:
+            ValueError: if there are no rows, or `max_units` is not positive.
+        """
+        if vectors.ndim != 2 or not len(vectors):
+            raise ValueError(f"`vectors` must have shape [N, width]. Received: vectors.shape={vectors.shape}.")
+        if max_units is not None and max_units < 1:
+            raise ValueError(f"`max_units` must be positive. Received: max_units={max_units}.")
+        width = vectors.shape[1]
+        # Sums over thousands of rows lose digits in float32, and the eigenvectors need them.
+        mean = sum(block.sum(axis=0) for block in _blocks(vectors)) / len(vectors)
+        if max_units is None or width <= max_units:
+            variances = sum(((block - mean) ** 2).sum(axis=0) for block in _blocks(vectors)) / len(vectors)
+            return cls(mean, None, variances, input_norm)
+        covariance = sum((block - mean).T @ (block - mean) for block in _blocks(vectors)) / len(vectors)
+        values, components = np.linalg.eigh(covariance)
+        largest_first = slice(None, -max_units - 1, -1)
+        signed = with_fixed_signs(tf.constant(components[:, largest_first])).numpy()
+        return cls(mean, signed, np.maximum(values[largest_first], 0.0), input_norm)
+
+    def __call__(self, vectors: Any) -> tf.Tensor:
+        """[B, width] of any float type -> float32 [B, dim]."""
+        vectors = tf.cast(vectors, tf.float64)
+        if self._components is None:
+            if self.input_norm is None:
+                return tf.cast(vectors, tf.float32)
+            return scale_rows(vectors, self._mean, self._variances, self.input_norm, is_projected=False)
+        projected = tf.matmul(vectors - self._mean, self._components)
+        return scale_rows(
+            projected, tf.zeros_like(self._variances), self._variances, self.input_norm, is_projected=True
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the numbers to an .npz."""
+        optional = {"components": self._components, "input_norm": self.input_norm}
+        write_npz(
+            path,
+            mean=self._mean.numpy(),
+            variances=self._variances.numpy(),
+            **{name: np.asarray(value) for name, value in optional.items() if value is not None},
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Projection:
+        """Reads what `save` wrote."""
+        with np.load(path, allow_pickle=False) as archive:
+            numbers = {name: archive[name] for name in archive.files}
+        norm = numbers.get("input_norm")
+        return cls(
+            numbers["mean"], numbers.get("components"), numbers["variances"], None if norm is None else float(norm)
+        )
+
+
+def _blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(vectors), _BLOCK_ROWS):
+        yield vectors[start : start + _BLOCK_ROWS].astype(np.float64)
