@@ -92,7 +92,7 @@ class DJSRH(Hasher):
         networks = []
         for position, features in enumerate((image, text)):
             # An MLP takes one seed a layer from its seed on.
-            network = MLP((self.hidden_units,), self.code_length, "relu", seed=4 * 0 + 2 * position)
+            network = MLP((self.hidden_units,), self.code_length, "relu", seed=4 * self.seed + 2 * position)
             network.build(features.shape)
             networks.append(network)
         self._train(networks, views, (image, text))
