@@ -76,9 +76,7 @@ class CMIMH(keras.Model):
             # Every network has its own range of seeds, so that switching one off leaves the others as they were.
             seed = 1000 * self.config.seed + 100 * position
             self.scalers[name] = FeatureScaler(network.input_norm or 1.0, name=f"{name}_scaler")
-            self.encoders[name] = Encoder(
-                hidden, bits, limit, network.input_noise, seed + 100, name=f"{name}_encoder"
-            )
+            self.encoders[name] = Encoder(hidden, bits, limit, network.input_noise, seed + 100, name=f"{name}_encoder")
             shared = weights.cross_reconstruction_weight and weights.cross_decoders == "shared"
             if weights.reconstruction_weight or shared:
                 self.decoders[name] = Decoder(hidden[::-1], units, seed + 300, name=f"{name}_decoder")

@@ -22,9 +22,7 @@ def inward_clip(values: tf.Tensor, limit: float) -> tf.Tensor:
     def clip(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
             # A step goes against the gradient: above the limit a positive one leads back, below it a negative one.
-            leads_out = tf.logical_or(
-                tf.logical_and(x > limit, upstream < 0), tf.logical_and(x < -limit, upstream > 0)
-            )
+            leads_out = tf.logical_or(tf.logical_and(x > limit, upstream < 0), tf.logical_and(x < -limit, upstream > 0))
             return tf.where(leads_out, tf.zeros_like(upstream), upstream)
 
         return tf.clip_by_value(x, -limit, limit), gradient

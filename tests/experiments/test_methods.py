@@ -10,7 +10,6 @@ from cmimh_tf.data.splits import make_splits
 from cmimh_tf.data.synthetic import make_synthetic
 from cmimh_tf.experiments.cell import Cell, SplitSetting
 from cmimh_tf.experiments.methods import measure, split_parts
-from cmimh_tf.experiments.real_valued import similarity_map
 from cmimh_tf.metrics.evaluation import CodedItems, evaluate_retrieval
 
 
@@ -66,19 +65,3 @@ def test_real_valued_reference_beats_chance(data):
 def test_unknown_method_is_refused(data):
     with pytest.raises(ValueError, match=r"`method` must be one of CMIMH, .*Received: method='XYZ'"):
         measure(Cell("XYZ", 16, 0, SplitSetting(25, 60)), data)
-
-
-def test_similarity_map_by_hand():
-    # By falling similarity the relevance is 1, 0, 1, 0: AP@4 = (1/1 + 2/3) / 2, AP@2 = 1, and AP = AP@4.
-    database = np.array([[0.9], [0.7], [0.5], [0.1]])
-    labels = np.array([[1, 0], [0, 1], [1, 0], [0, 1]])
-    assert similarity_map(np.array([[1.0]]), database, np.array([[1, 0]]), labels, (2, 4, 9)) == pytest.approx(
-        [1.0, 5 / 6, 5 / 6]
-    )
-
-
-def test_similarity_map_of_a_query_without_relevant_items_is_0():
-    labels = np.array([[0, 1], [0, 1]])
-    queries = np.array([[1.0], [1.0]])
-    query_labels = np.array([[1, 0], [0, 1]])
-    assert similarity_map(queries, np.array([[1.0], [0.5]]), query_labels, labels, (2,)) == [0.5]
