@@ -34,7 +34,9 @@ def test_help_does_not_import_tensorflow():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--data", "no.npz"], "error: `data` must be a file that exists. Received: "),
+        (["--data", "no.npz"], "error: `data` must be an .npz, a table (.csv, .jsonl, .parquet), "),
+        (["--image-features", "efficientnet"], "error: `image_features` must be one of descriptor, "),
+        (["--text-features", "tags:no.txt"], "error: `features` must name a file that exists. Received: no.txt."),
         (["--data", "pairs.npz", "--bits", "12"], "error: `code_length` must be a positive multiple of 8"),
         (["--tune", "0"], "error: `tune` must be at least 1. Received: tune=0."),
     ],
