@@ -26,8 +26,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", default="efficientnet_lite0", metavar="NAME", help="of pictures")
     parser.add_argument("--data", type=Path, metavar="CSV", help="a table with a column `image` (default: noise)")
-    parser.add_argument("--pictures", type=int, default=256, metavar="N", help="pictures a repetition")
-    parser.add_argument("--repeats", type=int, default=5, metavar="N", help="alternations of the two")
+    parser.add_argument("--pictures", type=int, default=512, metavar="N", help="pictures a repetition")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="alternations of the two")
     add_json_flag(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

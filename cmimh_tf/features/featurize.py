@@ -92,19 +92,23 @@ def _claim(folder: Path, identity: dict[str, str]) -> None:
 def _arrays(records: Sequence[PairRecord], computer: VectorComputer) -> dict[str, np.ndarray]:
     first = records[0]
     if first.image is not None:
-        image = np.stack([record.image for record in records])
+        image = _stacked(records, "image")
     else:
         image = np.concatenate(list(computer.images([record.image_bytes or b"" for record in records])))
     if first.text is not None:
-        text = np.stack([record.text for record in records])
+        text = _stacked(records, "text")
     else:
         text = np.concatenate(list(computer.texts([record.caption or "" for record in records])))
     arrays: dict[str, Any] = {"image": image, "text": text, "ids": np.array([record.id for record in records])}
     if first.labels is not None:
-        arrays["labels"] = np.stack([record.labels for record in records])
+        arrays["labels"] = _stacked(records, "labels")
     if first.caption is not None:
         arrays["captions"] = np.array([record.caption for record in records])
     return arrays
+
+
+def _stacked(records: Sequence[PairRecord], name: str) -> np.ndarray:
+    return np.stack([np.asarray(getattr(record, name)) for record in records])
 
 
 def _merge(parts: Sequence[Path], out: Path, classes: Sequence[str] | None) -> None:

@@ -35,7 +35,7 @@ def load_handle(handle: str) -> Any:
             raise ValueError(f"`handle` must be a TF-Hub address or a SavedModel's folder. Received: {handle!r}.")
     try:
         return tf.saved_model.load(folder)
-    except FileNotFoundError as error:
+    except (RuntimeError, tf.errors.NotFoundError) as error:
         if "Op type not registered" not in str(error):
             raise
         # BERT's preprocessing on TF-Hub is made of tensorflow-text's ops, which its import registers.
