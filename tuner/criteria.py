@@ -20,7 +20,6 @@ from cmimh_tf.metrics.evaluation import CodedItems
 from cmimh_tf.metrics.mean_average_precision import mean_average_precision
 from cmimh_tf.metrics.recall_one_at_k import recall_one_at_k
 from cmimh_tf.ops.hamming import hamming_distance
-from cmimh_tf.training.validation import pair_score
 from tuner.feature_neighbours import FeatureNeighbours
 
 VAL_MAP = "val_map"
@@ -65,6 +64,8 @@ def measure_criteria(
     Returns:
         Each criterion by name; val_map only with labels.
     """
+    # Keras, which those who only need the names can do without.
+    from cmimh_tf.training.validation import pair_score
 
     def pseudo_map(relevant: np.ndarray) -> float:
         # Every query is a class of its own, and a database pair has the classes of the queries that it is near to.

@@ -102,8 +102,9 @@ def test_refusals(flags, message, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith(message)
 
 
-def test_help_does_not_import_tensorflow():
-    code = "import sys, tuner.search; print('tensorflow' in sys.modules)"
+@pytest.mark.parametrize("module", ["search", "criteria_agreement"])
+def test_help_does_not_import_tensorflow(module):
+    code = f"import sys, tuner.{module}; print('tensorflow' in sys.modules)"
     shown = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, env={**os.environ}
     )
