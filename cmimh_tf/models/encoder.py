@@ -40,7 +40,8 @@ class Encoder(MLP):
             noise_seed: [2] integers, the seed of the noise; None adds none.
         """
         if self.input_noise and noise_seed is not None:
-            deviation = self.input_noise * tf.sqrt(tf.reduce_mean(tf.square(features)))
-            features += tf.random.stateless_normal(tf.shape(features), noise_seed, stddev=deviation)
+            # Uniform noise, of deviation largest / sqrt(3): cheaper to draw than Gaussian noise.
+            largest = self.input_noise * tf.sqrt(3.0 * tf.reduce_mean(tf.square(features)))
+            features += largest * tf.random.stateless_uniform(tf.shape(features), noise_seed, -1.0, 1.0)
         logits = super().call(features)
         return logits if self.logit_limit is None else inward_clip(logits, self.logit_limit)
