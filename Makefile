@@ -23,8 +23,8 @@ install:  ## create .venv and install the lock and the project, unless that is d
 run: install  ## run the pipeline on the embedded emoji data set, into runs/pipeline/emoji
 	@$(BIN)/python pipeline/run_local.py $(ARGS)
 
-test: install  ## run the tests
-	@$(BIN)/python -m pytest --quiet --durations=10 $(ARGS)
+test: install  ## run the tests, on up to four cores
+	@$(BIN)/python -m pytest --quiet --durations=10 --numprocesses=auto --maxprocesses=4 --dist=loadfile $(ARGS)
 
 lint: install  ## check style, format and types
 	@$(BIN)/ruff check .
