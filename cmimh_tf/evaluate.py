@@ -36,14 +36,14 @@ def main() -> None:
 def evaluate(arguments: argparse.Namespace) -> None:
     """Loads, splits, hashes, measures."""
     from cmimh_tf.atomic import write_json
-    from cmimh_tf.data.splits import make_splits
+    from cmimh_tf.data.splits import split_data
     from cmimh_tf.training.evaluation import evaluate_model
     from cmimh_tf.training.run_folder import load_model
 
     model = load_model(arguments.model)
     seed = model.config.seed if arguments.seed is None else arguments.seed
     data = command_line.load_data(arguments.data, model.config.seed)
-    splits = make_splits(len(data), seed, num_queries=arguments.queries, is_query=data.is_query)
+    splits = split_data(data, seed, num_queries=arguments.queries)
     metrics = evaluate_model(model, data.take(splits.query), data.take(splits.database), seed=seed)
     print(command_line.metrics_table(metrics))
     if arguments.json:

@@ -48,19 +48,13 @@ def train(arguments: argparse.Namespace) -> None:
     import numpy as np
 
     from cmimh_tf.atomic import write_json
-    from cmimh_tf.data.splits import make_splits
+    from cmimh_tf.data.splits import split_data
     from cmimh_tf.training.evaluation import evaluate_model
     from cmimh_tf.training.run_folder import RunFolder, load_model
     from cmimh_tf.training.trainer import train_model
 
     data = command_line.load_data(arguments.data, config.seed)
-    splits = make_splits(
-        len(data),
-        config.seed,
-        num_queries=arguments.queries,
-        num_train=arguments.train_pairs,
-        is_query=data.is_query,
-    )
+    splits = split_data(data, config.seed, num_queries=arguments.queries, num_train=arguments.train_pairs)
     pairs = data.take(splits.train)
     if arguments.shuffle_pairs:
         order = np.random.default_rng([config.seed, 2]).permutation(len(pairs))

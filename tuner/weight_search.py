@@ -75,7 +75,7 @@ class WeightSearch:
     @classmethod
     def from_flags(cls, arguments: argparse.Namespace, folder: SearchFolder) -> WeightSearch:
         """The search that the flags of `tuner.search` describe."""
-        from cmimh_tf.data.splits import make_splits
+        from cmimh_tf.data.splits import split_data
 
         config = command_line.config_from_flags(arguments)
         space = make_space(
@@ -85,13 +85,7 @@ class WeightSearch:
             grid_points=arguments.grid_points if arguments.algorithm == "grid" else None,
         )
         data = command_line.load_data(arguments.data, config.seed)
-        splits = make_splits(
-            len(data),
-            config.seed,
-            num_queries=arguments.queries,
-            num_train=arguments.train_pairs,
-            is_query=data.is_query,
-        )
+        splits = split_data(data, config.seed, num_queries=arguments.queries, num_train=arguments.train_pairs)
         return cls(
             folder=folder,
             space=space,

@@ -54,11 +54,11 @@ def main() -> None:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Fits and measures each baseline in turn, one row each."""
-    from cmimh_tf.data.splits import make_splits
+    from cmimh_tf.data.splits import split_data
     from cmimh_tf.metrics.evaluation import CROSS_MODAL_TASKS, TASKS
 
     data = command_line.load_data(arguments.data, arguments.seed)
-    splits = make_splits(len(data), arguments.seed, is_query=data.is_query)
+    splits = split_data(data, arguments.seed)
     train, query, database = (data.take(rows) for rows in (splits.train, splits.query, splits.database))
     labelled = data.labels is not None
     title = f"mAP@{_MAP_AT}" if labelled else f"RecallOne@{_RECALL_AT}"

@@ -25,6 +25,8 @@ class PairedData:
         ids: str [N], no two equal, or None. Integers are converted.
         captions: str [N], or None.
         is_query: bool [N], an official split that marks the queries, or None.
+        is_train: bool [N], an official split that also marks what is trained on, none of it a query, or None. Needs
+            `is_query`.
         classes: str [C], the names of the labels' columns, or None.
 
     Raises:
@@ -39,6 +41,7 @@ class PairedData:
     captions: np.ndarray | None = None
     is_query: np.ndarray | None = None
     classes: np.ndarray | None = None
+    is_train: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         image = _check_features(self.image, "image")
@@ -50,7 +53,10 @@ class PairedData:
         if self.captions is not None:
             checked["captions"] = _check_strings(self.captions, "captions", len(image))
         if self.is_query is not None:
-            checked["is_query"] = _check_is_query(self.is_query, len(image))
+            checked["is_query"] = _check_mask(self.is_query, "is_query", len(image))
+        if self.is_train is not None:
+            checked["is_train"] = _check_mask(self.is_train, "is_train", len(image))
+            _check_official(checked.get("is_query"), checked["is_train"])
         if self.classes is not None:
             if self.labels is None:
                 raise ValueError("`classes` must come with `labels`. Received: labels=None.")
@@ -86,7 +92,7 @@ class PairedData:
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change with any value that decides a result, whatever file the pairs came from."""
         digest = hashlib.sha256()
-        for array in (self.image, self.text, self.labels, self.is_query):
+        for array in (self.image, self.text, self.labels, self.is_query, self.is_train):
             if array is not None:
                 digest.update(repr((array.shape, array.dtype)).encode())
                 digest.update(np.ascontiguousarray(array).data)
@@ -156,13 +162,21 @@ def _check_labels(values: Any, num_rows: int) -> np.ndarray:
     return array.astype(np.uint8)
 
 
-def _check_is_query(values: Any, num_rows: int) -> np.ndarray:
-    array = _as_array(values, "is_query", "biu", "booleans", "[N]")
-    _check_rows(array, "is_query", num_rows)
+def _check_mask(values: Any, name: str, num_rows: int) -> np.ndarray:
+    array = _as_array(values, name, "biu", "booleans", "[N]")
+    _check_rows(array, name, num_rows)
     wrong = np.flatnonzero((array != 0) & (array != 1))
     if len(wrong):
-        raise ValueError(f"`is_query` must be 0 or 1. Received: is_query[{wrong[0]}]={array[wrong[0]]}.")
+        raise ValueError(f"`{name}` must be 0 or 1. Received: {name}[{wrong[0]}]={array[wrong[0]]}.")
     return array.astype(bool)
+
+
+def _check_official(is_query: np.ndarray | None, is_train: np.ndarray) -> None:
+    if is_query is None:
+        raise ValueError("`is_train` must come with `is_query`. Received: is_query=None.")
+    both = np.flatnonzero(is_query & is_train)
+    if len(both):
+        raise ValueError(f"`is_train` must not mark a query. Received: row {both[0]} in both.")
 
 
 def _check_ids(values: Any, num_rows: int) -> np.ndarray:

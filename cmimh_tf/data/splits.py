@@ -1,12 +1,15 @@
-"""Which pairs are trained on, searched, and asked for: splits by seed."""
+"""Which pairs are trained on, searched, and asked for: splits by seed, or official ones."""
 
 from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from cmimh_tf.data.paired import PairedData
 
 _MAX_QUERIES = 2000
 _MAX_TRAIN = 5000
@@ -47,6 +50,7 @@ def make_splits(
     num_queries: int | None = None,
     num_train: int | None = None,
     is_query: Any = None,
+    is_train: Any = None,
 ) -> Splits:
     """Splits `num_items` rows by a seeded permutation.
 
@@ -61,15 +65,17 @@ def make_splits(
         num_train: min(5000, size of the database) unless given.
         is_query: bool [N], an official split: the queries are exactly these rows and the database the others,
             still in the order of p. `num_queries` must then be None.
+        is_train: bool [N], an official training set within that database: it comes first in the database, still in
+            the order of p, and all of it is trained on unless `num_train` asks for fewer.
 
     Raises:
-        TypeError: if a number is no integer, or `is_query` no booleans.
+        TypeError: if a number is no integer, or a mark no booleans.
         ValueError: if the numbers leave a split empty or ask for more rows than there are.
     """
     num_items = _check_number(num_items, "num_items", 2)
     permutation = np.random.default_rng(_check_number(seed, "seed", 0)).permutation(num_items)
     if is_query is not None:
-        mask = _check_mask(is_query, num_items)[permutation]
+        mask = _check_mask(is_query, "is_query", num_items)[permutation]
         if num_queries is not None:
             raise ValueError(f"`num_queries` must be None with `is_query`. Received: num_queries={num_queries}.")
         query, database = permutation[mask], permutation[~mask]
@@ -82,10 +88,32 @@ def make_splits(
                 )
         num_queries = _check_number(num_queries, "num_queries", 1, num_items - 1, "num_items - 1")
         query, database = permutation[:num_queries], permutation[num_queries:]
+    most_train, most_name = len(database), "the size of the database"
+    if is_train is not None:
+        database, most_train = _with_train_first(database, is_train, is_query, num_items)
+        most_name = "the size of the official training set"
     if num_train is None:
-        num_train = min(_MAX_TRAIN, len(database))
-    num_train = _check_number(num_train, "num_train", 1, len(database), "the size of the database")
+        num_train = min(_MAX_TRAIN, most_train) if is_train is None else most_train
+    num_train = _check_number(num_train, "num_train", 1, most_train, most_name)
     return Splits(train=database[:num_train], database=database, query=query)
+
+
+def split_data(data: PairedData, seed: int, *, num_queries: int | None = None, num_train: int | None = None) -> Splits:
+    """Splits of pairs by `make_splits`, official where the data marks them. All commands split by this."""
+    return make_splits(
+        len(data), seed, num_queries=num_queries, num_train=num_train, is_query=data.is_query, is_train=data.is_train
+    )
+
+
+def _with_train_first(database: np.ndarray, is_train: Any, is_query: Any, num_items: int) -> tuple[np.ndarray, int]:
+    """The database with the official training set at its head, and the size of that."""
+    if is_query is None:
+        raise ValueError("`is_train` must come with `is_query`. Received: is_query=None.")
+    mask = _check_mask(is_train, "is_train", num_items)
+    both = np.flatnonzero(mask & np.asarray(is_query))
+    if len(both):
+        raise ValueError(f"`is_train` must not mark a query. Received: row {both[0]} in both.")
+    return np.concatenate([database[mask[database]], database[~mask[database]]]), int(mask.sum())
 
 
 def _check_number(value: Any, name: str, least: int, most: int | None = None, most_name: str = "") -> int:
@@ -102,14 +130,14 @@ def _check_number(value: Any, name: str, least: int, most: int | None = None, mo
     return number
 
 
-def _check_mask(is_query: Any, num_items: int) -> np.ndarray:
-    mask = np.asarray(is_query)
+def _check_mask(values: Any, name: str, num_items: int) -> np.ndarray:
+    mask = np.asarray(values)
     if mask.dtype != np.bool_:
-        raise TypeError(f"`is_query` must be booleans. Received: is_query.dtype={mask.dtype}.")
+        raise TypeError(f"`{name}` must be booleans. Received: {name}.dtype={mask.dtype}.")
     if mask.shape != (num_items,):
-        raise ValueError(f"`is_query` must have shape [{num_items}]. Received: is_query.shape={mask.shape}.")
+        raise ValueError(f"`{name}` must have shape [{num_items}]. Received: {name}.shape={mask.shape}.")
     if mask.all() or not mask.any():
-        raise ValueError(f"`is_query` must mark some rows, not all. Received: {mask.sum()} of {num_items}.")
+        raise ValueError(f"`{name}` must mark some rows, not all. Received: {mask.sum()} of {num_items}.")
     return mask
 
 

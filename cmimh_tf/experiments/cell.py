@@ -17,7 +17,8 @@ class SplitSetting:
     Attributes:
         num_queries: size of the query set; None takes the official split that the data marks.
         num_train: size of the training set.
-        num_validation: pairs that are neither trained on nor searched, taken from the head of the database.
+        num_validation: pairs that are neither trained on nor searched, taken from the head of the database, or from
+            its end where the data marks an official training set.
     """
 
     num_queries: int | None

@@ -17,6 +17,7 @@ class DataFacts:
         fingerprint: changes when a value of the data changes.
         num_pairs: number of pairs.
         num_official_queries: size of the official query set; None where the data marks none.
+        num_official_train: size of the official training set; None where the data marks none.
         has_labels: whether mAP can be measured.
         num_bytes: of the features in memory.
     """
@@ -25,6 +26,7 @@ class DataFacts:
     fingerprint: str
     num_pairs: int
     num_official_queries: int | None = None
+    num_official_train: int | None = None
     has_labels: bool = True
     num_bytes: int = 0
 
@@ -44,7 +46,7 @@ class DataFacts:
 
         Args:
             num_queries: size of the query set; an official split of the data goes before it.
-            num_train: size of the training set; more than there are means all.
+            num_train: size of the training set; more than there are means all, or all of an official one.
             num_validation: pairs kept out of both training set and database.
 
         Raises:
@@ -63,6 +65,8 @@ class DataFacts:
             )
         # One item more than the queries and the database: make_splits knows the usual size of a training set.
         usual = len(make_splits(available + 1, 0, num_queries=1).train)
+        if self.num_official_train is not None:
+            usual = available = min(available, self.num_official_train)
         return SplitSetting(num_queries, min(num_train or usual, available), num_validation)
 
 
@@ -78,6 +82,7 @@ def inspect_data(name: str) -> DataFacts:
         fingerprint=data.fingerprint(),
         num_pairs=len(data),
         num_official_queries=int(data.is_query.sum()) if data.is_query is not None else None,
+        num_official_train=int(data.is_train.sum()) if data.is_train is not None else None,
         has_labels=data.labels is not None,
         num_bytes=data.image.nbytes + data.text.nbytes,
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from cmimh_tf.baselines.registry import BASELINES, make_baseline
 from cmimh_tf.data.paired import PairedData
-from cmimh_tf.data.splits import Splits, make_splits
+from cmimh_tf.data.splits import Splits, make_splits, split_data
 from cmimh_tf.experiments.cell import Cell
 from cmimh_tf.metrics.code_statistics import bit_balance, constant_bits, correlation_mse
 from cmimh_tf.metrics.evaluation import CodedItems, evaluate_retrieval
@@ -64,13 +64,14 @@ def measure(cell: Cell, data: PairedData) -> dict[str, Any]:
 def split_parts(cell: Cell, data: PairedData) -> Parts:
     """The parts of `data` by the cell's seed; without validation pairs, those of `python -m cmimh_tf.train`."""
     setting = cell.split
-    splits = make_splits(
-        len(data),
-        cell.seed,
-        num_queries=setting.num_queries,
-        is_query=data.is_query if setting.num_queries is None else None,
-    )
+    if setting.num_queries is None:
+        splits = split_data(data, cell.seed)
+    else:
+        splits = make_splits(len(data), cell.seed, num_queries=setting.num_queries)
     database = splits.database[setting.num_validation :]
+    if setting.num_queries is None and data.is_train is not None:
+        # The head of the database is the official training set.
+        database = splits.database[: len(splits.database) - setting.num_validation]
     splits = Splits(train=database[: setting.num_train], database=database, query=splits.query)
     return Parts(data.take(splits.train), data.take(splits.query), data.take(splits.database))
 

@@ -79,7 +79,8 @@ def test_take_refuses_rows_that_are_not_there(indices: Any, error: type[Exceptio
 
 def test_repr_is_short() -> None:
     assert repr(PairedData(**fields(ids=None, captions=None, is_query=None, classes=None))) == (
-        "PairedData(image [3, 2], text [3, 1], labels [3, 2], ids None, captions None, is_query None, classes None)"
+        "PairedData(image [3, 2], text [3, 1], labels [3, 2], ids None, captions None, is_query None, classes None, "
+        "is_train None)"
     )
 
 
@@ -136,6 +137,8 @@ BAD_FIELDS = {
     ),
     "labels NaN": ({"labels": np.array([[1, 0], [0, 0], [np.nan, 0]])}, r"labels\[2, 0\]=nan"),
     "labels of rank 1": ({"labels": np.array([0, 1, 0])}, r"`labels` must have shape \[N, C\]"),
+    "is_train with a query": ({"is_train": [True, True, False]}, r"`is_train` must not mark a query\. .*row 0 in both"),
+    "is_train alone": ({"is_query": None, "is_train": [1, 0, 0]}, r"`is_train` must come with `is_query`"),
     "is_query not 0/1": ({"is_query": np.array([0, 1, 2])}, r"`is_query` must be 0 or 1\. .*is_query\[2\]=2"),
     "ids repeat": (
         {"ids": np.array(["a", "b", "a"])},

@@ -3,7 +3,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cmimh_tf.data import Splits, make_splits
+from cmimh_tf.data import PairedData, Splits, make_splits
+from cmimh_tf.data.splits import split_data
 
 
 def test_the_rule_on_a_literal_permutation() -> None:
@@ -50,6 +51,24 @@ def test_official_queries_are_kept() -> None:
     assert splits.train.tolist() == [4, 2, 7]
 
 
+def test_official_training_set_is_the_head_of_the_database() -> None:
+    is_query, is_train = (np.isin(np.arange(10), rows) for rows in ([1, 6], [0, 3, 9]))
+    splits = make_splits(10, 0, is_query=is_query, is_train=is_train)
+    assert splits.query.tolist() == [6, 1]
+    assert splits.train.tolist() == [3, 9, 0]
+    assert splits.database.tolist() == [3, 9, 0, 4, 2, 7, 5, 8]
+    assert make_splits(10, 0, is_query=is_query, is_train=is_train, num_train=2).train.tolist() == [3, 9]
+
+
+def test_data_with_official_splits_are_split_so() -> None:
+    is_query, is_train = np.arange(6000) < 10, np.arange(6000) >= 500
+    data = PairedData(np.ones((6000, 1)), np.ones((6000, 1)), is_query=is_query, is_train=is_train)
+    splits = split_data(data, 0)
+    np.testing.assert_array_equal(np.sort(splits.train), np.arange(500, 6000))
+    np.testing.assert_array_equal(np.sort(splits.query), np.arange(10))
+    assert len(split_data(data, 0, num_train=7).train) == 7
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -83,6 +102,17 @@ def test_official_queries_are_kept() -> None:
             {"is_query": np.arange(10) < 2, "num_queries": 2},
             ValueError,
             r"`num_queries` must be None with `is_query`\. Received: num_queries=2\.",
+        ),
+        ({"is_train": np.arange(10) < 2}, ValueError, r"`is_train` must come with `is_query`\."),
+        (
+            {"is_query": np.arange(10) < 2, "is_train": np.arange(10) == 1},
+            ValueError,
+            r"`is_train` must not mark a query\. Received: row 1 in both\.",
+        ),
+        (
+            {"is_query": np.arange(10) < 2, "is_train": np.arange(10) > 6, "num_train": 4},
+            ValueError,
+            r"`num_train` must be .* in 1\.\.3 \(the size of the official training set\)\.",
         ),
     ],
 )

@@ -9,6 +9,7 @@ from cmimh_tf.baselines.cvh import CVH
 from cmimh_tf.data.splits import make_splits
 from cmimh_tf.data.synthetic import make_synthetic
 from cmimh_tf.experiments.cell import Cell, SplitSetting
+from cmimh_tf.experiments.data_facts import DataFacts
 from cmimh_tf.experiments.methods import measure, split_parts
 from cmimh_tf.metrics.evaluation import CodedItems, evaluate_retrieval
 
@@ -30,6 +31,17 @@ def test_official_queries_are_taken(data):
     marked = dataclasses.replace(data, is_query=np.arange(200) < 30)
     parts = split_parts(Cell("CVH", 16, 3, SplitSetting(None, 60)), marked)
     assert sorted(map(int, parts.query.ids)) == list(range(30))
+
+
+@pytest.mark.parametrize("num_validation", [0, 50])
+def test_official_training_set_is_taken(data, num_validation):
+    rows = np.arange(200)
+    marked = dataclasses.replace(data, is_query=rows < 30, is_train=rows >= 150)
+    facts = DataFacts("pairs.npz", "", 200, num_official_queries=30, num_official_train=50)
+    setting = facts.split(num_train=200, num_validation=num_validation)
+    parts = split_parts(Cell("CVH", 16, 3, setting), marked)
+    assert sorted(map(int, parts.train.ids)) == list(range(150, 200))
+    assert len(parts.database) == 170 - num_validation
 
 
 def test_validation_pairs_are_neither_trained_on_nor_searched(data):
