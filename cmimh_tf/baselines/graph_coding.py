@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from cmimh_tf.baselines.acq import random_rotation
 from cmimh_tf.baselines.linear import to_signs
+from cmimh_tf.baselines.rotated_variates import random_rotation
 
 
 def graph_target(similarity: np.ndarray, code_length: int) -> np.ndarray:

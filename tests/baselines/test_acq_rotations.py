@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cmimh_tf.baselines.acq import alternate_rotations, procrustes, random_rotation
+from cmimh_tf.baselines.acq import alternate_rotations
+from cmimh_tf.baselines.rotated_variates import procrustes, random_rotation
 
 
 def quantisation_error(image, text, image_rotation, text_rotation):

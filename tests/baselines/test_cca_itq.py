@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cmimh_tf.baselines.acq import random_rotation
 from cmimh_tf.baselines.cca_itq import CCAITQ, iterative_quantisation
+from cmimh_tf.baselines.rotated_variates import random_rotation
 
 
 def quantisation_error(variates, rotation):

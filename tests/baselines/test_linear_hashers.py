@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from cmimh_tf.baselines import ACQ, CVH, Hasher
-from cmimh_tf.baselines.acq import random_rotation
 from cmimh_tf.baselines.cca import fit_cca
 from cmimh_tf.baselines.linear import LinearHash
+from cmimh_tf.baselines.rotated_variates import random_rotation
 from cmimh_tf.ops.hamming import hamming_distance, unpack_codes
 
 HASHERS = pytest.mark.parametrize("hasher_class", [CVH, ACQ])
