@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from cmimh_tf.data.paired import PairedData
+from cmimh_tf.data.vector_pairs import with_trace
 from pipeline.features import CAPTION, CAPTION_FEATURES, ID, IMAGE, IMAGE_BYTES, IMAGE_FEATURES, LABELS, POSITION, TEXT
 from pipeline.sources import DataError
 
@@ -46,18 +47,12 @@ def load_transformed(files: Sequence[str], feature_spec: dict[str, Any]) -> Pair
         if not np.isfinite(arrays[name]).all():
             raise DataError(f"`{name}` must vary between training rows. Received: rows that are all equal.")
     return PairedData(
-        image=_without_zero_rows(arrays[IMAGE][order]),
-        text=_without_zero_rows(arrays[TEXT][order]),
+        # A centred row may be the centre, which is no mistake.
+        image=with_trace(arrays[IMAGE][order]),
+        text=with_trace(arrays[TEXT][order]),
         labels=arrays[LABELS][order].astype(np.uint8) if LABELS in arrays else None,
         ids=np.array([value.decode("utf-8") for value in arrays[ID].ravel()[order]]),
     )
-
-
-def _without_zero_rows(vectors: np.ndarray) -> np.ndarray:
-    """Gives rows that are exactly 0 the smallest trace: a centred row may be the centre, which is no mistake."""
-    empty = ~vectors.any(axis=1)
-    vectors[empty, 0] = np.finfo(np.float32).tiny
-    return vectors
 
 
 def read_raw(uri: str, split: str) -> Iterator[dict[str, Any]]:

@@ -15,6 +15,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types.standard_artifacts import Examples
 
 from cmimh_tf.data.splits import Splits, make_splits
+from cmimh_tf.data.tf_examples import make_example
 from cmimh_tf.features.registry import EMOJI_IMAGE_FEATURES, EMOJI_TEXT_FEATURES
 from pipeline.block_features import VERSIONS_FILE, BlockFeatures, feature_versions
 from pipeline.features import ID, POSITION, SPLITS
@@ -105,23 +106,6 @@ def choose_splits(index: SourceIndex, seed: int, num_queries: int | None, num_tr
         return make_splits(len(index.ids), seed, num_queries=num_queries, num_train=num_train, is_query=index.is_query)
     except ValueError as error:
         raise DataError(f"The data cannot be split, or a split would be empty: {error}") from error
-
-
-def make_example(features: dict[str, Any]) -> tf.train.Example:
-    """A tf.Example of strings, bytes, integers and arrays of numbers."""
-    return tf.train.Example(
-        features=tf.train.Features(feature={name: _feature(value) for name, value in features.items()})
-    )
-
-
-def _feature(value: Any) -> tf.train.Feature:
-    if isinstance(value, str | bytes):
-        encoded = value.encode("utf-8") if isinstance(value, str) else value
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[encoded]))
-    numbers = np.atleast_1d(np.asarray(value))
-    if numbers.dtype.kind == "f":
-        return tf.train.Feature(float_list=tf.train.FloatList(value=numbers))
-    return tf.train.Feature(int64_list=tf.train.Int64List(value=numbers))
 
 
 class _ReadBlock(beam.DoFn):

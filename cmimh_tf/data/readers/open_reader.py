@@ -101,7 +101,8 @@ def _folder(folder: Path) -> PairReader:
         )
     if not files:
         raise FileNotFoundError(f"`data` must be {_KINDS}. Received: {folder}, where there is nothing.")
-    return _shards(str(folder), sorted(files), "")
+    # A description beside the records is not one of them.
+    return _shards(str(folder), sorted(path for path in files if path.suffix.lower() != ".json") or files, "")
 
 
 def _files(spec: str) -> list[Path]:

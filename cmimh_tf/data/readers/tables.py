@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from cmimh_tf.data.readers.official_splits import check_mark, marked_splits
 from cmimh_tf.data.readers.pictures import check_picture, read_picture
 from cmimh_tf.data.records import (
     DataError,
@@ -29,10 +30,8 @@ from cmimh_tf.data.records import (
     files_fingerprint,
     repeated_ids,
 )
-from cmimh_tf.data.splits import Splits
 
 COLUMN_OF_ALIAS = {"caption": "text", "file_name": "image"}
-_SPLITS = ("train", "database", "query")
 
 Row = Mapping[str, Any]
 
@@ -143,7 +142,7 @@ def _survey(reader: TableReader, modified_at: int) -> RecordIndex:
     if not ids:
         raise DataError(f"{reader.path}: must have at least one pair. Received: none.")
     problems += repeated_ids(ids, places)
-    official, is_query = _official_splits(splits, reader.path, problems)
+    official, is_query = marked_splits(splits, reader.path, problems)
     return RecordIndex(ids, even_blocks(len(ids)), is_query, official, sorted(classes) or None, problems)
 
 
@@ -152,26 +151,8 @@ def _check_row(row: Row, place: str) -> None:
         value = row.get(name)
         if value is None or (isinstance(value, str | bytes) and not value.strip()):
             raise DataError(f"{place}: every pair must have {what}. Received: an empty `{name}`.")
-    split = row.get("split")
-    if split is not None and str(split).strip() not in _SPLITS:
-        raise DataError(f"{place}: `split` must be train, database or query. Received: {split!r}.")
-
-
-def _official_splits(
-    names: list[str], path: Path, problems: list[DataError]
-) -> tuple[Splits | None, np.ndarray | None]:
-    """Splits by the column, which are whole only if it says what is trained on; else the queries alone."""
-    of_row = np.array(names)
-    is_query = of_row == "query"
-    if not any(names):
-        return None, None
-    if is_query.all() or not is_query.any():
-        problems.append(DataError(f"{path}: `split` must mark some rows query, not all. Received: {is_query.sum()}."))
-        return None, None
-    if not (of_row == "train").any():
-        return None, is_query
-    rows = {name: np.flatnonzero(of_row == name) for name in _SPLITS}
-    return Splits(rows["train"], np.flatnonzero(~is_query), rows["query"]), None
+    if row.get("split") is not None:
+        check_mark(row["split"], place)
 
 
 def _id(row: Row) -> str:

@@ -1,13 +1,16 @@
 """TFRecords of tf.Examples, with or without splits of their own.
 
-Files whose names begin with train, database and query, or that are in folders called so (or Split-train), are official
-splits; others are one set, split by the seed. Keys: `image` or `image_bytes`, `text` or `caption`, optional `labels`
-and `id`.
+Keys: `image` or `image_bytes`, `text` or `caption`, optional `labels`, `id` and `split`. Files whose names begin with
+train, database and query, or that are in folders called so (or Split-train), are official splits; in others the key
+`split` may mark a record train, database or query, as the column of a table does. Without either the seed splits.
+
+A folder that `python -m cmimh_tf.features` wrote also has a pairs.json, with the names of the labels' columns.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,13 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from cmimh_tf.data.readers.official_splits import SPLIT_NAMES, official_splits
+from cmimh_tf.data.readers.official_splits import SPLIT_NAMES, check_mark, marked_splits, official_splits
 from cmimh_tf.data.readers.pictures import check_picture
 from cmimh_tf.data.records import DataError, PairReader, PairRecord, RecordIndex, files_fingerprint, repeated_ids
 
 # "train-00000-of-00010", but not "training_notes"; folders only if they are called exactly so.
 _SPLIT_FILE = re.compile(rf"({'|'.join(SPLIT_NAMES)})(?![a-z])", re.IGNORECASE)
 _SPLIT_FOLDER = re.compile(rf"(?:split-)?({'|'.join(SPLIT_NAMES)})", re.IGNORECASE)
+_SHARD = re.compile(r"-(\d+)-of-(\d+)(?=\.|$)")
+DESCRIPTION_FILE = "pairs.json"
 _INPUTS = {"image": "image_bytes", "text": "caption"}
 
 
@@ -64,21 +69,61 @@ def _survey(reader: TFRecordReader, modified_at: tuple[int, ...]) -> RecordIndex
     places: list[str] = []
     blocks: list[tuple[int, int]] = []
     rows_of: dict[str, list[int]] = {}
+    marks: list[str] = []
+    problems = _missing_shards(reader)
     for path in reader.paths:
         start = len(ids)
         for record, example in enumerate(_examples(path)):
-            given = example.features.feature["id"].bytes_list.value if "id" in example.features.feature else []
-            ids.append(given[0].decode() if given else str(len(ids)))
+            ids.append(_string(example, "id") or str(len(ids)))
             places.append(f"{path}, record {record}")
+            marks.append(_string(example, "split"))
+            if marks[-1]:
+                try:
+                    check_mark(marks[-1], places[-1])
+                except DataError as error:
+                    problems.append(error)
         # An empty file holds no block, but the blocks tell which file to read.
         blocks.append((start, len(ids)))
         rows_of.setdefault(_split_of(path) or "", []).extend(range(start, len(ids)))
     if not ids:
         raise DataError(f"{reader.spec}: must hold at least one tf.Example. Received: {len(reader.paths)} empty files.")
     if "" in rows_of:
-        return RecordIndex(ids, blocks, problems=repeated_ids(ids, places))
-    splits, problems = official_splits(reader.spec, ids, places, rows_of)
-    return RecordIndex(ids, blocks, splits=splits, problems=problems)
+        problems += repeated_ids(ids, places)
+        splits, is_query = marked_splits(marks, reader.spec, problems)
+        return RecordIndex(ids, blocks, is_query, splits, _classes(reader), problems)
+    splits, wrong = official_splits(reader.spec, ids, places, rows_of)
+    return RecordIndex(ids, blocks, splits=splits, problems=problems + wrong)
+
+
+def _missing_shards(reader: TFRecordReader) -> list[DataError]:
+    """What a folder lacks of `name-00000-of-00012`, as after a command that was killed."""
+    if not Path(reader.spec).is_dir():
+        return []
+    found: dict[tuple[str, int], int] = {}
+    for path in reader.paths:
+        if match := _SHARD.search(path.name):
+            key = f"{path.parent}/{path.name[: match.start()]}", int(match[2])
+            found[key] = found.get(key, 0) + 1
+    return [
+        DataError(
+            f"{name}: all {total} shards must be there. Received: {count}. Was the command that writes them killed?"
+        )
+        for (name, total), count in found.items()
+        if count != total
+    ]
+
+
+def _classes(reader: TFRecordReader) -> list[str] | None:
+    path = Path(reader.spec) / DESCRIPTION_FILE
+    if not path.is_file():
+        return None
+    description = json.loads(path.read_text(encoding="utf-8"))
+    return description.get("classes") if isinstance(description, dict) else None
+
+
+def _string(example: Any, name: str) -> str:
+    given = example.features.feature[name].bytes_list.value if name in example.features.feature else []
+    return given[0].decode() if given else ""
 
 
 def _examples(path: Path) -> Iterator[Any]:

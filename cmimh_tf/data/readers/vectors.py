@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from cmimh_tf.data.files import load_npz
 from cmimh_tf.data.paired import PairedData
 from cmimh_tf.data.records import DataError, PairReader, PairRecord, RecordIndex, even_blocks, files_fingerprint
+from cmimh_tf.data.splits import Splits
 from cmimh_tf.data.synthetic import make_synthetic
 
 _SYNTHETIC_PAIRS = 2000
@@ -26,7 +29,11 @@ class VectorReader(PairReader):
     def survey(self) -> RecordIndex:
         data = self.data()
         classes = None if data.classes is None else data.classes.tolist()
-        return RecordIndex(_ids(data), even_blocks(len(data)), data.is_query, classes=classes)
+        blocks = even_blocks(len(data))
+        if data.is_train is None or data.is_query is None:
+            return RecordIndex(_ids(data), blocks, data.is_query, classes=classes)
+        masks = (data.is_train, ~data.is_query, data.is_query)
+        return RecordIndex(_ids(data), blocks, splits=Splits(*map(np.flatnonzero, masks)), classes=classes)
 
     def scan(self, start: int, stop: int) -> Iterator[PairRecord | DataError]:
         data = self.data()
@@ -45,7 +52,7 @@ class VectorReader(PairReader):
 
 @dataclass(frozen=True)
 class NpzReader(VectorReader):
-    """An .npz file: `image` [N, Di], `text` [N, Dt], optional labels, ids, captions, is_query."""
+    """An .npz file: `image` [N, Di], `text` [N, Dt], optional labels, ids, captions, is_query, is_train."""
 
     path: Path
 
