@@ -30,10 +30,10 @@ class LossConfig:
     """
 
     reconstruction_weight: float = 1.0
-    mutual_information_weight: float = 10.0
-    modality_gap_weight: float = 3.0
-    independence_weight: float = 0.25
-    balance_weight: float = 0.1
+    mutual_information_weight: float = 40.0
+    modality_gap_weight: float = 0.75
+    independence_weight: float = 2.5
+    balance_weight: float = 0.01
     cross_reconstruction_weight: float = 1.0
     cross_decoders: str = "shared"
     critic_inputs: str = "probs"
