@@ -15,11 +15,12 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cmimh_tf.atomic import write_npz
+from cmimh_tf.features.pair_vectors import compute_vectors
 from cmimh_tf.features.progress import PairProgress
 from cmimh_tf.features.registry import (
     DEFAULT_IMAGE_FEATURES,
@@ -28,18 +29,15 @@ from cmimh_tf.features.registry import (
     EMOJI_TEXT_FEATURES,
     has_network,
     image_features_version,
-    make_image_features,
-    make_text_features,
     text_features_version,
 )
 from pipeline import console
 from pipeline.features import CAPTION, CAPTION_FEATURES, IMAGE, IMAGE_BYTES, IMAGE_FEATURES, TEXT
 
-if TYPE_CHECKING:
-    from cmimh_tf.features.batches import VectorComputer
-
 VERSIONS_FILE = "features.json"
 _ROWS_AT_ONCE = 64
+# Beside the inputs, which Examples keep.
+_NAMES = {IMAGE: IMAGE_FEATURES, TEXT: CAPTION_FEATURES}
 
 
 def default_features(source: str) -> tuple[str, str]:
@@ -104,12 +102,10 @@ class BlockFeatures:
             with np.load(path, allow_pickle=False) as archive:
                 _progress(self.num_rows).skip(len(rows))
                 return {name: archive[name] for name in archive.files}
-        computer = _computer(self.image_features if pictures else "", self.text_features if captions else "")
-        vectors = {}
-        if pictures:
-            vectors[IMAGE_FEATURES] = np.concatenate(list(computer.images([row[IMAGE_BYTES] for row in rows])))
-        if captions:
-            vectors[CAPTION_FEATURES] = np.concatenate(list(computer.texts([row[CAPTION] for row in rows])))
+        computed = compute_vectors(
+            rows, self.image_features if pictures else "", self.text_features if captions else ""
+        )
+        vectors = {_NAMES[name]: values for name, values in computed.items()}
         if self.folder:
             write_npz(path, **vectors)
         _progress(self.num_rows).add(len(rows))
@@ -125,17 +121,6 @@ def feature_versions(image_features: str, text_features: str) -> tuple[str, str]
         except ImportError:
             versions.append(f"{name}@missing")
     return versions[0], versions[1]
-
-
-@functools.lru_cache(maxsize=1)
-def _computer(image_features: str, text_features: str) -> VectorComputer:
-    """One a process, whatever Beam copies."""
-    from cmimh_tf.features.batches import VectorComputer
-
-    return VectorComputer(
-        make_image_features(image_features) if image_features else None,
-        make_text_features(text_features) if text_features else None,
-    )
 
 
 @functools.lru_cache(maxsize=1)

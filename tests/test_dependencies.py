@@ -16,6 +16,8 @@ ALLOWED_OWN_IMPORTS = {
 }
 # The method must be usable where neither the pipeline's nor the tuner's stack is installed.
 FORBIDDEN_IN_THE_METHOD = {"tfx", "keras_tuner", "tensorflow_serving", "apache_beam", "tensorflow_transform"}
+# Features of many pictures are computed on Beam; it is imported when that is asked for.
+ALLOWED_IN_THE_METHOD = {"cmimh_tf/features/beam_run.py": {"apache_beam"}}
 
 
 def imported_packages(source: str) -> set[str]:
@@ -54,6 +56,7 @@ def test_method_imports_no_pipeline_stack():
         f"{path.relative_to(ROOT)} imports {name}"
         for path in files
         for name in imported_packages(path.read_text()) & FORBIDDEN_IN_THE_METHOD
+        if name not in ALLOWED_IN_THE_METHOD.get(str(path.relative_to(ROOT)), ())
     }
     assert files
     assert not wrong

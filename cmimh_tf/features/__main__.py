@@ -1,4 +1,4 @@
-"""The command that computes features: `python -m cmimh_tf.features --data pairs.csv --out features.npz`."""
+"""The command that computes features: `python -m cmimh_tf.features --data pairs.csv --out features`."""
 
 import argparse
 from pathlib import Path
@@ -8,14 +8,15 @@ from cmimh_tf.features.registry import DEFAULT_IMAGE_FEATURES, DEFAULT_TEXT_FEAT
 
 _EPILOG = """\
 examples:
-  python -m cmimh_tf.features --data pairs.csv --out features.npz
+  python -m cmimh_tf.features --data pairs.csv --out features
   python -m cmimh_tf.features --data photos/ --out features.npz --image-features alexnet_fc7:alexnet.pth
-  python -m cmimh_tf.train --data features.npz --out runs/mine
+  python -m cmimh_tf.train --data features --out runs/mine
 
 pictures: descriptor, efficientnet_lite0, alexnet_fc7:FILE, vgg19_fc7:FILE, hub:HANDLE
 texts:    tags:FILE, minilm, bert:HANDLE
 
-A command that was killed goes on when it is given again: finished parts are in <out>.parts.
+The folder gets TFRecord shards and pairs.json, which says what they are; an .npz is made of the same shards, which
+are in <out>.shards until then. A command that was killed goes on when it is given again: finished shards stay.
 """
 
 
@@ -23,14 +24,23 @@ def main() -> None:
     """Parses the flags and runs."""
     parser = argparse.ArgumentParser(
         prog="python -m cmimh_tf.features",
-        description="Computes vectors of pictures and captions, and writes them as an .npz.",
+        description="Computes vectors of pictures and captions on Apache Beam, and writes TFRecords or an .npz.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", required=True, metavar="PATH", help="pictures and captions: .csv, .jsonl, a folder")
-    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the .npz to write")
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="PATH", help="a folder for TFRecord shards, or an .npz to write"
+    )
     parser.add_argument("--image-features", default=DEFAULT_IMAGE_FEATURES, metavar="NAME", help="default: %(default)s")
     parser.add_argument("--text-features", default=DEFAULT_TEXT_FEATURES, metavar="NAME", help="default: %(default)s")
+    parser.add_argument(
+        "--pairs-per-shard", type=int, default=512, metavar="N", help="about so many in a shard (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="processes of Beam, each with its own networks (default: 1)"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="remove shards of other data or features in --out")
     command_line.run(_run, parser.parse_args())
 
 
@@ -44,6 +54,9 @@ def _run(arguments: argparse.Namespace) -> None:
         arguments.out,
         image_features=arguments.image_features,
         text_features=arguments.text_features,
+        pairs_per_shard=arguments.pairs_per_shard,
+        workers=arguments.workers,
+        overwrite=arguments.overwrite,
     )
     print(f"{count:,} pairs: {arguments.out}")
 

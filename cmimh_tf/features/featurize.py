@@ -1,141 +1,119 @@
-"""From a source of pictures and captions to an .npz of vectors: batched, in parts that survive a killed process.
+"""From a source of pictures and captions to vectors, by Beam: shards of tf.Examples, or one .npz made of such shards.
 
-Each block of the source becomes one part beside the output. A part is there in full or not at all, and those that are
-there are not computed again. At the end the parts are copied into the output one after the other, so that memory does
-not grow with the data.
+Shards are there in full or not at all, and those that are there are not computed again. No step holds more than some
+batches of pairs in memory, besides their ids.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
-import zipfile
-from collections.abc import Sequence
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from cmimh_tf.atomic import atomic_write, write_json, write_npz
-from cmimh_tf.data.records import PairReader, PairRecord
-from cmimh_tf.features.batches import VectorComputer
+from cmimh_tf.data.readers.official_splits import split_marks
+from cmimh_tf.data.records import DataError, PairReader, RecordIndex, open_records
+from cmimh_tf.data.vector_file import write_vectors
+from cmimh_tf.features.beam_run import run_on_beam
 from cmimh_tf.features.progress import PairProgress
-from cmimh_tf.features.registry import (
-    image_features_version,
-    make_image_features,
-    make_text_features,
-    text_features_version,
-)
+from cmimh_tf.features.registry import image_features_version, text_features_version
+from cmimh_tf.features.shard_folder import ShardFolder
+from cmimh_tf.features.shard_plan import Portion, plan_shards
+from cmimh_tf.features.shard_writer import ShardWriter, vector_widths
+from cmimh_tf.features.worker_notes import WorkerNotes
+
+PAIRS_PER_SHARD = 512
+FROM_THE_DATA = "vectors of the data"
 
 
-def featurize(reader: PairReader, out: Path, *, image_features: str, text_features: str) -> int:
-    """Writes `image`, `text`, `ids`, and `labels`, `captions`, `classes` where there are some, to `out`.
+def featurize(
+    reader: PairReader,
+    out: Path,
+    *,
+    image_features: str,
+    text_features: str,
+    pairs_per_shard: int = PAIRS_PER_SHARD,
+    workers: int = 1,
+    overwrite: bool = False,
+) -> int:
+    """Writes the vectors of all pairs, with ids, labels, captions and official splits where there are some.
 
     Vectors that the source has already are taken as they are.
 
     Args:
         reader: of `open_records`.
-        out: the .npz to write; parts go to `<out>.parts` until it is complete.
+        out: a folder for shards and pairs.json; or an .npz, whose shards are in `<out>.shards` until it is complete.
         image_features, text_features: names of `cmimh_tf.features.registry`.
+        pairs_per_shard: about so many; what a killed run loses at most, for each worker.
+        workers: processes that compute.
+        overwrite: remove shards of other data or features that are in the folder.
 
     Returns:
         The number of pairs.
 
     Raises:
         DataError: naming the record that is wrong.
-        ValueError: for features that are fitted, which need to know the training pairs.
+        ValueError: for features that are fitted, or a folder that holds something else.
     """
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1. Received: workers={workers}.")
+    index = reader.index()
+    widths = vector_widths(next(iter(reader)))
+    image_features = "" if "image" in widths else image_features
+    text_features = "" if "text" in widths else text_features
     if text_features == "bag_of_words":
         raise ValueError(
             "`text_features` must not be fitted here, where no training pairs are known: `pipeline/run_local.py` fits "
             "bag_of_words. Received: 'bag_of_words'."
         )
-    index = reader.index()
+    portions = plan_shards(index, pairs_per_shard)
     identity = {
         "data": reader.fingerprint(),
-        "image_features": image_features_version(image_features),
-        "text_features": text_features_version(text_features),
+        "image_features": image_features_version(image_features) if image_features else FROM_THE_DATA,
+        "text_features": text_features_version(text_features) if text_features else FROM_THE_DATA,
+        "pairs_per_shard": pairs_per_shard,
     }
-    folder = out.with_name(f"{out.name}.parts")
-    _claim(folder, identity)
-    is_used = index.is_used()
-    progress = PairProgress(int(is_used.sum()))
-    computer = None
-    parts = []
-    for start, stop in index.blocks:
-        part = folder / f"{start:010d}.npz"
-        count = int(is_used[start:stop].sum())
-        if not count:
-            continue
-        parts.append(part)
-        if part.exists():
-            progress.skip(count)
-            continue
-        if computer is None:
-            computer = VectorComputer(make_image_features(image_features), make_text_features(text_features))
-        records = [record for row, record in enumerate(reader.read(start, stop), start) if is_used[row]]
-        write_npz(part, **_arrays(records, computer))
-        progress.add(count)
-    _merge(parts, out, index.classes)
-    shutil.rmtree(folder)
-    return progress.total
+    to_npz = out.suffix.lower() == ".npz"
+    folder = ShardFolder(out.with_name(f"{out.name}.shards") if to_npz else out)
+    with folder.claimed(identity, overwrite=overwrite or to_npz):
+        writer = ShardWriter(reader, folder.path, image_features, text_features, widths)
+        _compute(writer, folder, portions, workers)
+        folder.complete(identity, _facts(folder, index, portions, identity))
+    if to_npz:
+        write_vectors(open_records(str(folder.path)), out)
+        shutil.rmtree(folder.path)
+    return int(index.is_used().sum())
 
 
-def _claim(folder: Path, identity: dict[str, str]) -> None:
-    """Keeps the parts of an earlier run of the same work, and drops those of other data or features."""
-    path = folder / "identity.json"
-    if not path.exists() or json.loads(path.read_text(encoding="utf-8")) != identity:
-        shutil.rmtree(folder, ignore_errors=True)
-        write_json(path, identity)
+def _compute(writer: ShardWriter, folder: ShardFolder, portions: list[Portion], workers: int) -> None:
+    shards = [shard for portion in portions for shard in portion.shards]
+    progress = PairProgress(sum(shard.num_pairs for shard in shards))
+    progress.skip(sum(shard.num_pairs for shard in shards if folder.has(shard)))
+    unfinished = folder.unfinished(portions)
+    if not unfinished:
+        return
+    notes = WorkerNotes(folder.path)
+    try:
+        with notes.shown_by(progress):
+            run_on_beam(writer.write, unfinished, workers)
+    except Exception as error:
+        if sentence := notes.error():
+            raise DataError(sentence) from error
+        raise
 
 
-def _arrays(records: Sequence[PairRecord], computer: VectorComputer) -> dict[str, np.ndarray]:
-    first = records[0]
-    if first.image is not None:
-        image = _stacked(records, "image")
-    else:
-        image = np.concatenate(list(computer.images([record.image_bytes or b"" for record in records])))
-    if first.text is not None:
-        text = _stacked(records, "text")
-    else:
-        text = np.concatenate(list(computer.texts([record.caption or "" for record in records])))
-    arrays: dict[str, Any] = {"image": image, "text": text, "ids": np.array([record.id for record in records])}
-    if first.labels is not None:
-        arrays["labels"] = _stacked(records, "labels")
-    if first.caption is not None:
-        arrays["captions"] = np.array([record.caption for record in records])
-    return arrays
-
-
-def _stacked(records: Sequence[PairRecord], name: str) -> np.ndarray:
-    return np.stack([np.asarray(getattr(record, name)) for record in records])
-
-
-def _merge(parts: Sequence[Path], out: Path, classes: Sequence[str] | None) -> None:
-    """One .npz of all parts; of each array only one part is in memory."""
-    with np.load(parts[0]) as first:
-        names = first.files
-    with atomic_write(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name in names:
-            shapes, types = zip(*(_shape_and_type(part, name) for part in parts), strict=True)
-            # Of strings the longest decides.
-            dtype = np.result_type(*types)
-            header = {
-                "descr": np.lib.format.dtype_to_descr(dtype),
-                "fortran_order": False,
-                "shape": (sum(shape[0] for shape in shapes), *shapes[0][1:]),
-            }
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array_header_1_0(member, header)
-                for part in parts:
-                    with np.load(part) as arrays:
-                        member.write(np.ascontiguousarray(arrays[name], dtype).tobytes())
-        if classes is not None and "labels" in names:
-            with archive.open("classes.npy", "w") as member:
-                np.lib.format.write_array(member, np.array(classes))
-
-
-def _shape_and_type(part: Path, name: str) -> tuple[tuple[int, ...], np.dtype]:
-    with np.load(part) as arrays:
-        array = arrays[name]
-    return array.shape, array.dtype
+def _facts(
+    folder: ShardFolder, index: RecordIndex, portions: list[Portion], identity: dict[str, Any]
+) -> dict[str, Any]:
+    """What pairs.json says of finished shards."""
+    shards = [shard for portion in portions for shard in portion.shards]
+    widths = vector_widths(next(iter(open_records(str(folder.path / shards[0].name)))))
+    marks = split_marks(index)
+    return {
+        "pairs": sum(shard.num_pairs for shard in shards),
+        "shards": len(shards),
+        **{name: {"features": identity[f"{name}_features"], "width": widths[name]} for name in ("image", "text")},
+        "labels": widths.get("labels", 0),
+        "classes": index.classes,
+        "splits": None if marks is None else dict(Counter(marks[index.is_used()].tolist())),
+    }

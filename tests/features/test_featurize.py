@@ -1,41 +1,72 @@
-"""Pairs of files to an .npz: the vectors, what is kept of a run that was killed, and refusals."""
+"""Pairs of files to shards of vectors: what they hold, what is kept of a run that was killed, and refusals."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from cmimh_tf import train
 from cmimh_tf.data import load_npz
-from cmimh_tf.data.records import open_records
-from cmimh_tf.features import describe_pictures
-from cmimh_tf.features.batches import VectorComputer
-from cmimh_tf.features.featurize import featurize as run
+from cmimh_tf.data.records import DataError, open_records
+from cmimh_tf.data.vector_pairs import load_vectors
+from cmimh_tf.features import describe_pictures, shard_writer
+from cmimh_tf.features.featurize import featurize
+from cmimh_tf.features.pair_vectors import compute_vectors
 from cmimh_tf.features.progress import PairProgress
-from cmimh_tf.features.registry import make_image_features
+from cmimh_tf.training import trainer
 
-NUM_PAIRS = 300
+NUM_PAIRS = 70
+PER_SHARD = 20
+SPLITS = ["query", "train", "database", "database"]
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """300 pictures of one colour, named by tags; 256 of them are the first block."""
+    """70 pictures of one colour, named by tags, with official splits: shards of 18, 18, 17 and 17 pairs."""
     folder = tmp_path_factory.mktemp("pairs")
     (folder / "tags.txt").write_text("even\nodd\nlast\n")
-    lines = ["image,text,labels"]
+    lines = ["image,text,labels,split"]
     for row in range(NUM_PAIRS):
-        picture = np.full((4, 4 + row % 3, 3), row % 256, np.uint8)
+        picture = np.full((4, 4 + row % 3, 3), 3 * row, np.uint8)
         (folder / f"{row}.png").write_bytes(tf.io.encode_png(picture).numpy())
         tags = ["even", "odd"][row % 2] + (" last" if row == NUM_PAIRS - 1 else "")
-        lines.append(f"{row}.png,{tags},{'x|y' if row % 5 else 'x'}")
+        lines.append(f"{row}.png,{tags},{'x|y' if row % 5 else 'x'},{SPLITS[row % 4]}")
     (folder / "pairs.csv").write_text("\n".join(lines))
     return folder
 
 
-def write(table, out):
-    features = {"image_features": "descriptor", "text_features": f"tags:{table / 'tags.txt'}"}
-    return run(open_records(str(table / "pairs.csv")), out, **features)
+def write(table, out, data="pairs.csv", tags="tags.txt", **options):
+    features = {"image_features": "descriptor", "text_features": f"tags:{table / tags}"}
+    return featurize(open_records(str(table / data)), out, **{**features, "pairs_per_shard": PER_SHARD, **options})
 
 
-def test_vectors_labels_and_captions_in_the_order_of_the_table(table, tmp_path):
+@pytest.fixture(scope="module")
+def shards(table, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("features") / "shards"
+    assert write(table, folder) == NUM_PAIRS
+    return folder
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The number of pairs of each call that computes vectors."""
+    counts = []
+
+    def counting(rows, *names):
+        counts.append(len(rows))
+        return compute_vectors(rows, *names)
+
+    monkeypatch.setattr(shard_writer, "compute_vectors", counting)
+    return counts
+
+
+def test_npz_has_vectors_labels_captions_and_splits_in_the_order_of_the_table(table, tmp_path):
     assert write(table, tmp_path / "a.npz") == NUM_PAIRS
     data = load_npz(tmp_path / "a.npz")
     assert data.ids.tolist() == [f"{row}.png" for row in range(NUM_PAIRS)]
@@ -43,67 +74,174 @@ def test_vectors_labels_and_captions_in_the_order_of_the_table(table, tmp_path):
     assert data.text[-2:].tolist() == [[1, 0, 0], [0, 1, 1]]
     assert data.classes.tolist() == ["x", "y"]
     assert data.labels[[0, 1]].tolist() == [[1, 0], [1, 1]]
-    for row in (0, 7, 299):
-        expected = describe_pictures(np.full((1, 4, 4 + row % 3, 3), row % 256, np.uint8))
+    np.testing.assert_array_equal(np.flatnonzero(data.is_query), np.arange(0, NUM_PAIRS, 4))
+    np.testing.assert_array_equal(np.flatnonzero(data.is_train), np.arange(1, NUM_PAIRS, 4))
+    for row in (0, 7, 69):
+        expected = describe_pictures(np.full((1, 4, 4 + row % 3, 3), 3 * row, np.uint8))
         np.testing.assert_allclose(data.image[row : row + 1], expected, atol=1e-5)
     assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
 
 
-def test_killed_run_goes_on_with_the_parts_it_has(table, tmp_path, monkeypatch):
-    computed = []
-    images = VectorComputer.images
+def test_shards_hold_what_the_npz_does_and_say_what_they_are(table, shards, tmp_path):
+    write(table, tmp_path / "a.npz")
+    of_npz, of_shards = load_npz(tmp_path / "a.npz"), load_vectors(open_records(str(shards)))
+    for name in ("image", "text", "labels", "ids", "captions", "is_query", "is_train", "classes"):
+        np.testing.assert_array_equal(getattr(of_npz, name), getattr(of_shards, name))
+    names = [f"pairs-{number:05d}-of-00004.tfrecord" for number in range(4)]
+    assert sorted(path.name for path in shards.iterdir()) == [*names, "pairs.json"]
+    description = json.loads((shards / "pairs.json").read_text())
+    assert description["image"] == {"features": "descriptor@1", "width": 572}
+    assert (description["pairs"], description["shards"], description["labels"]) == (NUM_PAIRS, 4, 2)
+    assert description["splits"] == {"query": 18, "train": 18, "database": 34}
 
-    def stop_at_the_second_block(self, pictures, *arguments):
-        computed.append(len(pictures))
-        if len(computed) == 2:
-            raise KeyboardInterrupt
-        return images(self, pictures, *arguments)
 
-    monkeypatch.setattr(VectorComputer, "images", stop_at_the_second_block)
-    with pytest.raises(KeyboardInterrupt):
+def test_official_training_set_is_what_the_training_command_trains_on(shards, tmp_path, monkeypatch):
+    class Stop(Exception):
+        pass
+
+    def stop(pairs, *_):
+        trained_on.extend(pairs.ids)
+        raise Stop
+
+    trained_on = []
+    monkeypatch.setattr(trainer, "train_model", stop)
+    flags = {"preset": "smoke", "bits": None, "epochs": None, "seed": 0, "set": []}
+    sizes = {"queries": None, "train_pairs": None, "shuffle_pairs": False, "overwrite": False}
+    with pytest.raises(Stop):
+        train.train(argparse.Namespace(data=str(shards), out=tmp_path / "run", **flags, **sizes))
+    assert sorted(trained_on) == sorted(f"{row}.png" for row in range(1, NUM_PAIRS, 4))
+
+
+@pytest.mark.e2e
+def test_killed_process_leaves_whole_shards_that_are_not_computed_again(table, shards, tmp_path, computed):
+    code = f"""
+import os, signal
+from pathlib import Path
+from cmimh_tf.data.records import open_records
+from cmimh_tf.features import shard_writer
+from cmimh_tf.features.featurize import featurize
+
+compute, calls = shard_writer.compute_vectors, []
+
+def killed_at_the_third_shard(*arguments):
+    calls.append(0)
+    if len(calls) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return compute(*arguments)
+
+shard_writer.compute_vectors = killed_at_the_third_shard
+features = {{"image_features": "descriptor", "text_features": {f"tags:{table / 'tags.txt'}"!r}}}
+featurize(open_records({str(table / "pairs.csv")!r}), Path({str(tmp_path / "out")!r}), pairs_per_shard=20, **features)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=600, check=False)
+    assert result.returncode == -signal.SIGKILL, result.stderr
+    finished = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("pairs-*")}
+    assert sorted(finished) == ["pairs-00000-of-00004.tfrecord", "pairs-00001-of-00004.tfrecord"]
+    with pytest.raises(DataError, match=r"all 4 shards must be there. Received: 2"):
+        open_records(str(tmp_path / "out")).index()
+
+    write(table, tmp_path / "out")
+    assert computed == [17, 17]
+    assert sorted(os.listdir(tmp_path / "out")) == sorted(os.listdir(shards))
+    for path in shards.glob("pairs-*"):
+        assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
+    assert {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in finished} == finished
+
+
+def test_npz_that_was_stopped_goes_on_too(table, tmp_path, monkeypatch):
+    def stop_at_the_second_shard(rows, *names):
+        calls.append(len(rows))
+        if len(calls) == 2:
+            raise MemoryError
+        return compute_vectors(rows, *names)
+
+    calls = []
+    monkeypatch.setattr(shard_writer, "compute_vectors", stop_at_the_second_shard)
+    with pytest.raises(Exception, match="MemoryError"):
         write(table, tmp_path / "a.npz")
     assert not (tmp_path / "a.npz").exists()
     write(table, tmp_path / "a.npz")
-    assert computed == [256, 44, 44]
-    monkeypatch.undo()
-    write(table, tmp_path / "b.npz")
-    np.testing.assert_array_equal(load_npz(tmp_path / "a.npz").image, load_npz(tmp_path / "b.npz").image)
+    assert calls == [18, 18, 18, 17, 17]
+    assert len(load_npz(tmp_path / "a.npz")) == NUM_PAIRS
 
 
-def test_parts_of_other_features_are_not_used(table, tmp_path):
-    parts = tmp_path / "a.npz.parts"
-    parts.mkdir()
-    (parts / "identity.json").write_text('{"data": "other"}')
-    (parts / "0000000000.npz").write_bytes(b"of other data")
+def test_shards_of_other_features_or_data_are_never_reused(table, tmp_path, computed):
+    (table / "others.txt").write_text("even\nodd\n")
+    (table / "fewer.csv").write_text("".join((table / "pairs.csv").read_text().splitlines(keepends=True)[:60]))
+    write(table, tmp_path / "out")
+    write(table, tmp_path / "out")
+    assert sum(computed) == NUM_PAIRS
+    with pytest.raises(ValueError, match=r"`out` must be .* shards of the same work. .*`text_features` 'tags:.*others"):
+        write(table, tmp_path / "out", tags="others.txt")
+    with pytest.raises(ValueError, match=r"with `data` '\w+' instead of '\w+'. --overwrite"):
+        write(table, tmp_path / "out", data="fewer.csv")
+    write(table, tmp_path / "out", tags="others.txt", overwrite=True)
+    assert sum(computed) == 2 * NUM_PAIRS
+    assert load_vectors(open_records(str(tmp_path / "out"))).text.shape == (NUM_PAIRS, 2)
+
+
+def test_shards_beside_an_npz_of_other_features_are_dropped(table, tmp_path):
+    folder = tmp_path / "a.npz.shards"
+    folder.mkdir()
+    (folder / "pairs.json").write_text('{"made_from": {"data": "other"}}')
+    (folder / "pairs-00000-of-00004.tfrecord").write_bytes(b"of other data")
     assert write(table, tmp_path / "a.npz") == NUM_PAIRS
 
 
-def test_fitted_features_are_refused(table, tmp_path):
-    with pytest.raises(ValueError, match="`text_features` must not be fitted here"):
-        run(
-            open_records(str(table / "pairs.csv")),
-            tmp_path / "a.npz",
-            image_features="descriptor",
-            text_features="bag_of_words",
-        )
+def test_vectors_of_the_source_are_taken_as_they_are(tmp_path):
+    rows = [{"id": f"{row}", "image": [row, 1.5], "text": [0.0, 0.0] if row == 3 else [1, row]} for row in range(9)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    names = {"image_features": "descriptor", "text_features": "bag_of_words"}
+    featurize(open_records(str(tmp_path / "a.jsonl")), tmp_path / "a.npz", **names)
+    data = load_npz(tmp_path / "a.npz")
+    np.testing.assert_array_equal(data.image, [row["image"] for row in rows])
+    np.testing.assert_allclose(data.text, [row["text"] for row in rows], atol=1e-30)
+    assert data.is_query is data.is_train is data.labels is None
 
 
-def test_batches_keep_their_order_and_need_no_full_one():
-    computer = VectorComputer(make_image_features("descriptor"))
-    pictures = [np.full((1, 8, 8, 3), 10 * row, np.uint8) for row in range(5)]
-    encoded = [tf.io.encode_png(picture[0]).numpy() for picture in pictures]
-    batches = list(computer.images(encoded, batch_size=2))
-    assert [len(batch) for batch in batches] == [2, 2, 1]
-    np.testing.assert_allclose(np.concatenate(batches), describe_pictures(np.concatenate(pictures)), atol=1e-5)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text_features": "bag_of_words"}, "`text_features` must not be fitted here"),
+        ({"image_features": "descriptr"}, "`image_features` must be one of descriptor, .* Did you mean descriptor"),
+        ({"workers": 0}, "`workers` must be at least 1. Received: workers=0"),
+        ({"pairs_per_shard": 0}, "`pairs_per_shard` must be at least 1. Received: pairs_per_shard=0"),
+    ],
+)
+def test_bad_options_are_refused_and_write_nothing(table, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        write(table, tmp_path / "out", **options)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_bytes_that_are_no_picture_are_refused():
-    computer = VectorComputer(make_image_features("descriptor"))
-    with pytest.raises(ValueError, match="`pictures` must be JPEG, PNG, GIF or BMP"):
-        list(computer.images([b"no picture"]))
+def test_folder_of_something_else_is_refused(table, tmp_path):
+    (tmp_path / "photo.jpg").write_bytes(b"mine")
+    with pytest.raises(ValueError, match=r"`out` must be a new folder, or one of this command. .*with photo.jpg"):
+        write(table, tmp_path, overwrite=True)
+    assert (tmp_path / "photo.jpg").read_bytes() == b"mine"
+    with pytest.raises(ValueError, match=r"`out` must be a folder, or end in .npz. Received: .*photo.jpg, a file"):
+        write(table, tmp_path / "photo.jpg")
 
 
-def test_progress_tells_the_time_left(table, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(PairProgress, "add", lambda self, count: print(count, self.total))
-    write(table, tmp_path / "a.npz")
-    assert capsys.readouterr().out == "256 300\n44 300\n"
+def test_record_that_is_wrong_is_named_in_one_sentence(table, tmp_path):
+    lines = [f"{table / '0.png'},even" if row != 30 else "missing.png,even" for row in range(40)]
+    lines = [f"{row},{line}" for row, line in enumerate(lines)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["id,image,text", *lines]))
+    with pytest.raises(DataError, match=r"^\S*pairs.csv, line 32: `image` must be a file .* \(No such file[^\[]*\).$"):
+        write(table, tmp_path / "out", data=str(tmp_path / "pairs.csv"))
+
+
+def test_record_with_another_width_is_named(tmp_path):
+    rows = [{"id": f"{row}", "image": [1] * (3 if row == 5 else 2), "text": [1, row]} for row in range(9)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    names = {"image_features": "descriptor", "text_features": "bag_of_words"}
+    with pytest.raises(DataError, match=r"line 6: must have vectors and labels of the same widths .*Received: .*3"):
+        featurize(open_records(str(tmp_path / "a.jsonl")), tmp_path / "out", **names)
+
+
+def test_progress_counts_what_workers_did(table, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(PairProgress, "add", lambda self, count: told.append((count, self.total)))
+    write(table, tmp_path / "out")
+    assert sum(count for count, _ in told) == NUM_PAIRS
+    assert {total for _, total in told} == {NUM_PAIRS}

@@ -34,7 +34,7 @@ def test_pairs_with_vectors_stay_as_they_are(network):
 def test_kept_vectors_are_not_computed_again(network, tmp_path, monkeypatch):
     features = BlockFeatures.in_cache(network, "bag_of_words", str(tmp_path), "data")
     first = list(features.add(rows(70), 0))
-    monkeypatch.setattr(block_features, "_computer", None)
+    monkeypatch.setattr(block_features, "compute_vectors", None)
     again = list(features.add(rows(70), 0))
     np.testing.assert_array_equal([row["image_features"] for row in again], [row["image_features"] for row in first])
     features.clear()
