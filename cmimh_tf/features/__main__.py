@@ -37,9 +37,6 @@ def main() -> None:
     parser.add_argument(
         "--pairs-per-shard", type=int, default=512, metavar="N", help="about so many in a shard (default: %(default)s)"
     )
-    parser.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="processes of Beam, each with its own networks (default: 1)"
-    )
     parser.add_argument("--overwrite", action="store_true", help="remove shards of other data or features in --out")
     command_line.run(_run, parser.parse_args())
 
@@ -55,7 +52,6 @@ def _run(arguments: argparse.Namespace) -> None:
         image_features=arguments.image_features,
         text_features=arguments.text_features,
         pairs_per_shard=arguments.pairs_per_shard,
-        workers=arguments.workers,
         overwrite=arguments.overwrite,
     )
     print(f"{count:,} pairs: {arguments.out}")

@@ -1,4 +1,8 @@
-"""Runs work on Apache Beam, on this machine."""
+"""Runs work on Apache Beam, in this process.
+
+Not in several: processes that Beam had started were still there half a minute after their command was killed, where
+they would compute beside the next one. TensorFlow's own threads use all processors here.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 
-def run_on_beam(task: Callable[[Any], None], items: Sequence[Any], workers: int = 1) -> None:
+def run_on_beam(task: Callable[[Any], None], items: Sequence[Any]) -> None:
     """Calls `task` on each item, by Beam's DirectRunner.
 
     Args:
         task: picklable; its effects are what counts, since Beam may call it twice on an item that failed.
         items: picklable.
-        workers: 1 runs in this process, more in as many others.
 
     Raises:
         ImportError: without apache_beam.
@@ -28,17 +31,6 @@ def run_on_beam(task: Callable[[Any], None], items: Sequence[Any], workers: int 
     from apache_beam.options.pipeline_options import PipelineOptions
 
     # Without `flags` it would take the command's own.
-    options = PipelineOptions(
-        flags=[],
-        runner="DirectRunner",
-        direct_running_mode="in_memory" if workers == 1 else "multi_processing",
-        direct_num_workers=workers,
-    )
+    options = PipelineOptions(flags=[], runner="DirectRunner", direct_running_mode="in_memory", direct_num_workers=1)
     with beam.Pipeline(options=options) as root:
-        (
-            root
-            | "Items" >> beam.Create(items)
-            # Without it one worker would get all.
-            | "Spread" >> beam.Reshuffle()
-            | "Work" >> beam.Map(task)
-        )
+        root | "Items" >> beam.Create(items) | "Work" >> beam.Map(task)

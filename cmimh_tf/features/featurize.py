@@ -33,7 +33,6 @@ def featurize(
     image_features: str,
     text_features: str,
     pairs_per_shard: int = PAIRS_PER_SHARD,
-    workers: int = 1,
     overwrite: bool = False,
 ) -> int:
     """Writes the vectors of all pairs, with ids, labels, captions and official splits where there are some.
@@ -44,8 +43,7 @@ def featurize(
         reader: of `open_records`.
         out: a folder for shards and pairs.json; or an .npz, whose shards are in `<out>.shards` until it is complete.
         image_features, text_features: names of `cmimh_tf.features.registry`.
-        pairs_per_shard: about so many; what a killed run loses at most, for each worker.
-        workers: processes that compute.
+        pairs_per_shard: about so many; what a killed run loses at most.
         overwrite: remove shards of other data or features that are in the folder.
 
     Returns:
@@ -55,8 +53,6 @@ def featurize(
         DataError: naming the record that is wrong.
         ValueError: for features that are fitted, or a folder that holds something else.
     """
-    if workers < 1:
-        raise ValueError(f"`workers` must be at least 1. Received: workers={workers}.")
     index = reader.index()
     widths = vector_widths(next(iter(reader)))
     image_features = "" if "image" in widths else image_features
@@ -77,7 +73,7 @@ def featurize(
     folder = ShardFolder(out.with_name(f"{out.name}.shards") if to_npz else out)
     with folder.claimed(identity, overwrite=overwrite or to_npz):
         writer = ShardWriter(reader, folder.path, image_features, text_features, widths)
-        _compute(writer, folder, portions, workers)
+        _compute(writer, folder, portions)
         folder.complete(identity, _facts(folder, index, portions, identity))
     if to_npz:
         write_vectors(open_records(str(folder.path)), out)
@@ -85,7 +81,7 @@ def featurize(
     return int(index.is_used().sum())
 
 
-def _compute(writer: ShardWriter, folder: ShardFolder, portions: list[Portion], workers: int) -> None:
+def _compute(writer: ShardWriter, folder: ShardFolder, portions: list[Portion]) -> None:
     shards = [shard for portion in portions for shard in portion.shards]
     progress = PairProgress(sum(shard.num_pairs for shard in shards))
     progress.skip(sum(shard.num_pairs for shard in shards if folder.has(shard)))
@@ -95,7 +91,7 @@ def _compute(writer: ShardWriter, folder: ShardFolder, portions: list[Portion], 
     notes = WorkerNotes(folder.path)
     try:
         with notes.shown_by(progress):
-            run_on_beam(writer.write, unfinished, workers)
+            run_on_beam(writer.write, unfinished)
     except Exception as error:
         if sentence := notes.error():
             raise DataError(sentence) from error

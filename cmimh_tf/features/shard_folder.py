@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from cmimh_tf.features.shard_writer import TEMPORARY_PREFIX
 from cmimh_tf.features.worker_notes import WorkerNotes
 
 _IDENTITY = "made_from"
-_LOCK_FILE = ".lock"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ class ShardFolder:
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"`out` must be a folder, or end in .npz. Received: {self.path}, a file.")
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / _LOCK_FILE).open("w") as lock:
+        # A lock ends with its process, however that ends.
+        lock = os.open(self.path, os.O_RDONLY)
+        try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -57,7 +59,8 @@ class ShardFolder:
                 write_json(self._description, {_IDENTITY: identity})
             yield
             WorkerNotes(self.path).clear()
-            (self.path / _LOCK_FILE).unlink()
+        finally:
+            os.close(lock)
 
     def unfinished(self, portions: Sequence[Portion]) -> list[Portion]:
         """Those with a shard that is not there."""

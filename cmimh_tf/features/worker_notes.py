@@ -1,4 +1,4 @@
-"""What workers, in this process or in others, tell the process that started them."""
+"""What Beam's workers tell the command that started them: Beam works on copies, so that no object is shared."""
 
 from __future__ import annotations
 
