@@ -24,7 +24,8 @@ run: install  ## run the pipeline on the embedded emoji data set, into runs/pipe
 	@$(BIN)/python pipeline/run_local.py $(ARGS)
 
 test: install  ## run the tests, on up to four cores
-	@$(BIN)/python -m pytest --quiet --durations=10 --numprocesses=auto --maxprocesses=4 --dist=loadfile $(ARGS)
+	@$(BIN)/python -m pytest --quiet --durations=10 --numprocesses=auto --maxprocesses=4 --dist=loadfile \
+		--no-loadscope-reorder $(ARGS)
 
 lint: install  ## check style, format and types
 	@$(BIN)/ruff check .

@@ -111,12 +111,9 @@ def test_codes_of_undecided_rows_do_not_depend_on_the_batch(exported, servable, 
 
 
 def test_the_undecided_rows_are_a_real_danger(exported, undecided_rows):
-    together = exported.model.image_logits(tf.constant(undecided_rows)).numpy() >= 0
-    in_twos = [
-        exported.model.image_logits(tf.constant(undecided_rows[start : start + 2])).numpy() >= 0
-        for start in range(0, len(undecided_rows), 2)
-    ]
-    assert (np.concatenate(in_twos) != together).any()
+    # Whether two batch sizes round differently is up to the processor; that such a difference would show is not.
+    logits = exported.model.image_logits(tf.constant(undecided_rows)).numpy()
+    assert np.abs(logits).min(axis=1).max() < 1e-6
 
 
 def test_all_ways_in_give_the_same_codes(exported, servable):

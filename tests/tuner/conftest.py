@@ -5,7 +5,7 @@ import math
 import keras_tuner
 import pytest
 
-from cmimh_tf.config import get_preset
+from cmimh_tf.config import CMIMHConfig, LossConfig
 from tuner.oracles import make_oracle
 from tuner.search_result import summarise
 from tuner.search_space import make_space
@@ -13,6 +13,7 @@ from tuner.trial_records import TrialRecord
 from tuner.weight_tuner import WeightTuner
 
 KEY = "loss.balance_weight"
+START = CMIMHConfig(loss=LossConfig(mutual_information_weight=10.0, balance_weight=0.1))
 OPTIMUM = {"loss.mutual_information_weight": 25.0, "loss.balance_weight": 0.02}
 
 
@@ -42,7 +43,7 @@ def planted(tmp_path):
 
     def make(algorithm="bayesian", trials=20, fail=None, weights=("mutual_information", "balance"), grid_points=None):
         grid_points = grid_points or (3 if algorithm == "grid" else None)
-        space = make_space(get_preset("default"), weights=weights, grid_points=grid_points)
+        space = make_space(START, weights=weights, grid_points=grid_points)
         oracle = make_oracle(algorithm, "val_map", space.hyperparameters(), trials=trials, seed=0, max_epochs=9)
         return WeightTuner(oracle, PlantedOptimum(space, fail), tmp_path)
 

@@ -23,8 +23,8 @@ def test_the_four_weights_lie_around_the_preset():
 
 
 def test_preset_is_the_default_on_log_scales():
-    hyperparameters = make_space(get_preset("default")).hyperparameters()
-    assert hyperparameters.values == dict(zip(WEIGHTS, [10.0, 3.0, 0.25, 0.1], strict=True))
+    hyperparameters = make_space(get_preset("mscoco")).hyperparameters()
+    assert hyperparameters.values == dict(zip(WEIGHTS, [4.0, 1.5, 0.25, 0.01], strict=True))
     assert {item.sampling for item in hyperparameters.space} == {"log"}
 
 
@@ -59,8 +59,8 @@ def test_extras_by_name_and_by_key():
 
 
 def test_grid_is_geometric_with_the_preset_in_the_middle():
-    (item,) = make_space(get_preset("default"), weights=["modality_gap"], grid_points=5).dimensions
-    assert item.values == (0.75, 1.5, 3.0, 6.0, 12.0)
+    (item,) = make_space(get_preset("mscoco"), weights=["modality_gap"], grid_points=5).dimensions
+    assert item.values == (0.375, 0.75, 1.5, 3.0, 6.0)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_grid_is_geometric_with_the_preset_in_the_middle():
         ({"weights": ["balanc"]}, r"`weights` must be among mutual_information, .* Received: 'balanc'."),
         ({"extras": ["rate"]}, r"`extras` must be among input_norm, rates, epochs, or KEY=LOW:HIGH. Received: 'rate'."),
         ({"extras": ["loss.cross_decoders=1:2"]}, r"must name a number of the configuration."),
-        ({"extras": ["loss.balance_weight=1:2"]}, r"with its own value, 0.1, between them. Received: 1:2."),
+        ({"extras": ["loss.balance_weight=1:2"]}, r"with its own value, 0.01, between them. Received: 1:2."),
         ({"weights": ["balance"], "grid_points": 4}, r"`grid_points` must be an odd number of at least 3"),
     ],
 )
 def test_refusals(options, message):
     with pytest.raises(ValueError, match=message):
-        make_space(get_preset("default"), **options)
+        make_space(get_preset("mscoco"), **options)
 
 
 def test_number_that_is_null_cannot_be_searched_around():
