@@ -36,6 +36,11 @@ def main() -> None:
     prepare.add_argument("name", metavar="NAME", help="such as nuswide, mirflickr25k/recall_one, tfds:coco_captions")
     prepare.add_argument("--manual-dir", type=Path, metavar="DIR", help="where the official files are unpacked")
     prepare.add_argument("--data-dir", type=Path, metavar="DIR", help="where to (default: ~/tensorflow_datasets)")
+    prepare.add_argument(
+        "--beam-options",
+        metavar="OPTIONS",
+        help="read on Apache Beam, such as runner=FlinkRunner,parallelism=8 (default: one pair after the other)",
+    )
     arguments = parser.parse_args()
     command_line.run(run_check if arguments.command == "check" else run_prepare, arguments)
 
@@ -73,6 +78,10 @@ def run_prepare(arguments: argparse.Namespace) -> None:
     import tensorflow_datasets as tfds
 
     config = tfds.download.DownloadConfig(manual_dir=arguments.manual_dir)
+    if arguments.beam_options:
+        from apache_beam.options.pipeline_options import PipelineOptions
+
+        config.beam_options = PipelineOptions([f"--{option}" for option in arguments.beam_options.split(",")])
     builder.download_and_prepare(download_config=config)
     sizes = ", ".join(f"{name} {split.num_examples:,}" for name, split in builder.info.splits.items())
     print(f"{sizes}\nprepared in {builder.data_dir}")

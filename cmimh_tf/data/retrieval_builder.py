@@ -1,4 +1,8 @@
-"""What the TFDS builders have in common: settings of the paper's tables, and splits by seed."""
+"""What the TFDS builders have in common: settings of the paper's tables, splits by seed, and how pairs are read.
+
+Pairs are read one after the other, or by Beam where `DownloadConfig` has options or a runner for it. That is not the
+default: TFDS sorts what Beam reads by a GroupByKey, which Beam's own runner for one machine holds in memory.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,13 @@ import tensorflow_datasets as tfds
 from etils import epath
 
 from cmimh_tf.data.official_files import OfficialPairs
+from cmimh_tf.data.progress import with_progress
 from cmimh_tf.data.splits import make_splits
 
 # The protocol asks for at least three splits.
 _SEEDS = (0, 1, 2)
+# TFDS's keys have 128 bits.
+_KEYS = 2**128
 
 
 @dataclasses.dataclass(eq=False)
@@ -85,6 +92,7 @@ class RetrievalBuilder(tfds.core.GeneratorBasedBuilder):
 
     VERSION = tfds.core.Version("1.0.0")
     RELEASE_NOTES: ClassVar = {"1.0.0": "First release."}
+    _on_beam = False
 
     @tfds.core.utils.classproperty
     @classmethod
@@ -102,6 +110,12 @@ class RetrievalBuilder(tfds.core.GeneratorBasedBuilder):
         """
         raise NotImplementedError
 
+    def _download_and_prepare(
+        self, dl_manager: tfds.download.DownloadManager, download_config: tfds.download.DownloadConfig | None = None
+    ) -> None:
+        self._on_beam = bool(download_config and (download_config.beam_options or download_config.beam_runner))
+        super()._download_and_prepare(dl_manager, download_config)
+
     def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
         try:
             folder = Path(dl_manager.manual_dir)
@@ -110,8 +124,27 @@ class RetrievalBuilder(tfds.core.GeneratorBasedBuilder):
             raise FileNotFoundError(str(error)) from error
         pairs = self.read_pairs(folder)
         rows_of = split_rows(self.builder_config, len(pairs.ids), pairs.is_query)
-        return {name: self._generate_examples(pairs, rows) for name, rows in rows_of.items()}
+        return {name: self._generate_examples(pairs, rows, name) for name, rows in rows_of.items()}
 
-    def _generate_examples(self, pairs: OfficialPairs, rows: np.ndarray) -> Iterator[tuple[str, dict[str, Any]]]:
-        for row in rows.tolist():
-            yield pairs.ids[row], {"id": pairs.ids[row], **pairs.example(row)}
+    def _generate_examples(self, pairs: OfficialPairs, rows: np.ndarray, split: str) -> Any:
+        """(key, example) of each row, as an iterator or as a PTransform; both ways write the same shards."""
+        all_ids = pairs.ids
+        items = [(key, row, all_ids[row]) for key, row in zip(ordered_keys(len(rows)), rows.tolist(), strict=True)]
+        if not self._on_beam:
+            return (_example(items[number], pairs) for number in with_progress(len(items), f"pairs of {split} read"))
+        beam = tfds.core.lazy_imports.apache_beam
+        return beam.Create(items) | beam.Map(_example, pairs)
+
+
+def ordered_keys(count: int) -> Iterator[int]:
+    """Keys by which TFDS keeps the order of a split.
+
+    TFDS sorts by them in buckets, each a part of 0..2**128: keys that are spread over all of it fill many small
+    buckets, where numbers from 0 would fill one, which is read into memory as a whole.
+    """
+    return (position * (_KEYS // count) for position in range(count))
+
+
+def _example(key_row_and_id: tuple[int, int, str], pairs: OfficialPairs) -> tuple[int, dict[str, Any]]:
+    key, row, item_id = key_row_and_id
+    return key, {"id": item_id, **pairs.example(row)}

@@ -1,10 +1,12 @@
 """Each TFDS builder passes TFDS's own test on dummy files in the official formats."""
 
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+from tensorflow_datasets.core import shuffle
 
 from cmimh_tf.data.mirflickr25k import mirflickr25k_dataset_builder as mirflickr25k
 from cmimh_tf.data.mirflickr25k.official_pairs import MirflickrCounts
@@ -12,7 +14,7 @@ from cmimh_tf.data.mscoco import mscoco_dataset_builder as mscoco
 from cmimh_tf.data.mscoco.official_pairs import MscocoCounts
 from cmimh_tf.data.nuswide import nuswide_dataset_builder as nuswide
 from cmimh_tf.data.nuswide.official_pairs import NuswideCounts
-from cmimh_tf.data.retrieval_builder import RetrievalConfig, split_rows
+from cmimh_tf.data.retrieval_builder import RetrievalConfig, ordered_keys, split_rows
 
 # TFDS's test imports Beam, and with it google-auth, which warns of what it will require in 2027.
 pytestmark = pytest.mark.filterwarnings("ignore:grpcio < .* does not support Post-Quantum:FutureWarning")
@@ -63,6 +65,30 @@ class MscocoTest(tfds.testing.DatasetBuilderTestCase):
     BUILDER_CONFIG_NAMES_TO_TEST: ClassVar = [RetrievalConfig("dummy", num_train=4, counts=MSCOCO_COUNTS)]
     SPLITS: ClassVar = {"train": 4, "database": 8, "query": 5}
     OVERLAPPING_SPLITS: ClassVar = ["train"]
+
+
+def test_keys_keep_the_order_and_spread_over_the_buckets_of_tfds():
+    keys = list(ordered_keys(5000))
+    assert keys == sorted(set(keys))
+    buckets = [shuffle.get_bucket_number(key, shuffle.BUCKETS_NUMBER) for key in keys]
+    assert buckets == sorted(buckets)
+    assert np.bincount(buckets).max() <= 6
+
+
+def test_beam_writes_the_same_shards(tmp_path):
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    written = []
+    for name, options in (("one", None), ("beam", PipelineOptions(["--runner=DirectRunner"]))):
+        config = RetrievalConfig("dummy", num_queries=2, num_train=4, counts=MIRFLICKR_COUNTS)
+        builder = mirflickr25k.Builder(config=config, data_dir=str(tmp_path / name))
+        dummy_data = Path(mirflickr25k.__file__).parent / "dummy_data"
+        download = tfds.download.DownloadConfig(manual_dir=dummy_data, beam_options=options)
+        builder.download_and_prepare(download_config=download)
+        shards = sorted(Path(builder.data_dir).glob("*.tfrecord-*"))
+        written.append({path.name: path.read_bytes() for path in shards})
+    assert len(written[0]) == 3
+    assert written[0] == written[1]
 
 
 def settings(builder):
