@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -129,20 +129,22 @@ class RetrievalBuilder(tfds.core.GeneratorBasedBuilder):
     def _generate_examples(self, pairs: OfficialPairs, rows: np.ndarray, split: str) -> Any:
         """(key, example) of each row, as an iterator or as a PTransform; both ways write the same shards."""
         all_ids = pairs.ids
-        items = [(key, row, all_ids[row]) for key, row in zip(ordered_keys(len(rows)), rows.tolist(), strict=True)]
+        # Beam's integers have 64 bits, and TFDS divides what it read by the largest key.
+        keys = range(len(rows)) if self._on_beam else ordered_keys(len(rows))
+        items = [(key, row, all_ids[row]) for key, row in zip(keys, rows.tolist(), strict=True)]
         if not self._on_beam:
             return (_example(items[number], pairs) for number in with_progress(len(items), f"pairs of {split} read"))
         beam = tfds.core.lazy_imports.apache_beam
         return beam.Create(items) | beam.Map(_example, pairs)
 
 
-def ordered_keys(count: int) -> Iterator[int]:
+def ordered_keys(count: int) -> Iterable[int]:
     """Keys by which TFDS keeps the order of a split.
 
     TFDS sorts by them in buckets, each a part of 0..2**128: keys that are spread over all of it fill many small
     buckets, where numbers from 0 would fill one, which is read into memory as a whole.
     """
-    return (position * (_KEYS // count) for position in range(count))
+    return [position * (_KEYS // count) for position in range(count)]
 
 
 def _example(key_row_and_id: tuple[int, int, str], pairs: OfficialPairs) -> tuple[int, dict[str, Any]]:
