@@ -97,6 +97,7 @@ class ShardFolder:
                 f"`out` must be a new folder, or hold shards of the same work. Received: {self.path}, with `{key}` "
                 f"{made_from.get(key)!r} instead of {wanted.get(key)!r}. --overwrite removes these shards."
             )
-        self._description.unlink()
+        # The description last: whoever is killed here has left a folder that can still be told from a foreign one.
         for path in self.path.glob("pairs-*-of-*.tfrecord"):
             path.unlink()
+        self._description.unlink()
