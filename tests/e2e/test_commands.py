@@ -62,6 +62,15 @@ def test_the_same_command_again_does_not_train_and_measures_the_same(trained, fo
     assert json.loads((path / "metrics.json").read_text()) == before
 
 
+def test_evaluate_on_the_trainings_own_file_measures_the_queries_it_held_out(trained, folder, data):
+    path, _ = trained
+    result = run("evaluate", "--model", path, "--data", data, "--json", folder / "again.json")
+    assert result.returncode == 0, result.stderr
+    again, before = (json.loads(file.read_text()) for file in (folder / "again.json", path / "metrics.json"))
+    assert again == {key: value for key, value in before.items() if key in again}
+    assert "map_at_1000" in again
+
+
 def test_evaluate_and_hash_on_data_that_was_not_there(trained, folder):
     path, _ = trained
     # The same world (seed), other pairs; no labels.
