@@ -102,6 +102,13 @@ def run_experiment(arguments: argparse.Namespace) -> int:
         arguments.quick,
     )
     experiment = EXPERIMENTS[arguments.name](options)
+    if not experiment.cells:
+        raise ValueError(f"`methods` must name some that {experiment.name} measures. Received: {options.methods}.")
+    if not data.has_labels and experiment.needs_labels:
+        raise ValueError(
+            f"`data` must have labels for {experiment.name}, which measures mAP; recall-one needs none. "
+            f"Received: {data.name} without labels."
+        )
     out = arguments.out or Path("runs/experiments") / data.title
     store = CellStore(out / "cells", data.fingerprint)
     jobs = arguments.jobs or default_jobs(data.num_bytes)

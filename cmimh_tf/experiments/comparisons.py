@@ -54,12 +54,17 @@ def curves(options: Options) -> Experiment:
         for length in bits
     ]
     table = Table("mAP@1000 in %", "method", methods, columns)
-    about = "The paper's curves at 32 bits: precision among the first k, and precision over recall by Hamming radius."
+    lengths = ", ".join(map(str, bits))
+    about = f"The paper's curves at {lengths} bits: precision among the first k, and precision over recall by radius."
     return Experiment("curves", "Precision curves", about, points, [table], pictures)
 
 
 def training_size(options: Options) -> Experiment:
     """5,000, 10,000 and 20,000 training pairs, against DJSRH."""
+    if options.num_train is not None:
+        raise ValueError(
+            f"`num_train` must not be given: training-size sets it itself. Received: num_train={options.num_train}."
+        )
     bits = options.code_lengths((32,))
     rivals = options.methods if options.methods is not None else ("DJSRH", CMIMH_METHOD)
     methods = [name for name in options.chosen_methods() if name in rivals]
@@ -84,9 +89,11 @@ def training_size(options: Options) -> Experiment:
         for length in bits
         for split in splits
     ]
-    missing = [f"{size:,}" for size in wanted if all(split.num_train < size for split in splits)]
-    note = f" The database has fewer than {' and '.join(missing)} pairs: the last size is all of it." if missing else ""
-    about = "The paper's comparison with DJSRH by the size of the training set, mAP@1000." + note
+    most = splits[-1].num_train
+    missing = [f"{size:,}" for size in wanted if size > most]
+    about = "The paper's comparison with DJSRH by the size of the training set, mAP@1000."
+    if missing:
+        about += f" There are {most:,} pairs to train on: that is the last size, for {' and '.join(missing)}."
     pictures = [
         score_over_place_picture(
             "map_at_1000", "mAP@1000", "train", [split.num_train for split in splits], "training pairs", length, methods
@@ -131,9 +138,7 @@ def compare_methods(
         )
         for measure in measures
     ]
-    headline = [
-        column for table in tables for column in table.columns if column.measure.endswith(tuple(CROSS_MODAL_TASKS))
-    ]
+    headline = [column for column in tables[0].columns if column.measure.endswith(tuple(CROSS_MODAL_TASKS))]
     pictures = [score_over_bits_picture(measure, _MEASURE_NAMES[measure], bits, methods) for measure in measures]
     points = method_points(options, methods, bits, split)
     return Experiment(name, title, about, points, tables, pictures, CMIMH_METHOD, headline)

@@ -67,7 +67,7 @@ class DataFacts:
         usual = len(make_splits(available + 1, 0, num_queries=1).train)
         if self.num_official_train is not None:
             usual = available = min(available, self.num_official_train)
-        return SplitSetting(num_queries, min(num_train or usual, available), num_validation)
+        return SplitSetting(num_queries, min(usual if num_train is None else num_train, available), num_validation)
 
 
 def inspect_data(name: str) -> DataFacts:

@@ -122,6 +122,11 @@ class Experiment:
         return names
 
     @property
+    def needs_labels(self) -> bool:
+        """Whether something in its tables is mAP."""
+        return any(column.measure.startswith("map") for table in self.tables for column in table.columns)
+
+    @property
     def cells(self) -> list[Cell]:
         """All cells, each once."""
         return list(dict.fromkeys(point.cell for point in self.points))

@@ -44,6 +44,9 @@ class Options:
     def __post_init__(self) -> None:
         if self.seeds is not None and self.seeds < 1:
             raise ValueError(f"`seeds` must be at least 1. Received: seeds={self.seeds}.")
+        for name, size in (("num_queries", self.num_queries), ("num_train", self.num_train)):
+            if size is not None and size < 1:
+                raise ValueError(f"`{name}` must be at least 1. Received: {name}={size}.")
         for length in self.bits or ():
             check_code_length(length)
         unknown = [name for name in self.methods or () if name not in all_methods()]
@@ -68,7 +71,8 @@ class Options:
         self, num_queries: int | None = None, num_train: int | None = None, num_validation: int = 0
     ) -> SplitSetting:
         """The sizes of the parts: those given unless the user chose others."""
-        num_queries, num_train = self.num_queries or num_queries, self.num_train or num_train
+        num_queries = num_queries if self.num_queries is None else self.num_queries
+        num_train = num_train if self.num_train is None else self.num_train
         split = self.data.split(num_queries, num_train, num_validation)
         if not self.quick:
             return split

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,16 +54,16 @@ def write_output(results: Results, circumstances: Circumstances, folder: Path) -
         lay_out(table, results, published_rows(circumstances.data.title, table.published))
         for table in experiment.tables
     ]
-    notes = [*describe_standing(results), *_notes(results, circumstances)]
+    notes, facts = [*describe_standing(results), *_notes(results, circumstances)], _facts(results, circumstances)
     write_text(folder / "results.csv", _to_csv(results))
     write_json(folder / "results.json", _to_json(results, circumstances, notes))
     figures = _draw(results)
     for name, svg, _ in figures:
         write_bytes(folder / name, svg)
     alts = {name: alt for name, _, alt in figures}
-    write_text(folder / "results.md", _to_markdown(experiment, circumstances, texts, notes, alts))
+    write_text(folder / "results.md", _to_markdown(experiment, circumstances, facts, texts, notes, alts))
     pictures = [(svg, alt) for _, svg, alt in figures]
-    page = render_page(experiment, texts, notes, _facts(circumstances), circumstances.base, pictures)
+    page = render_page(experiment, texts, notes, facts, circumstances.base, pictures)
     write_text(folder / "report.html", page)
 
 
@@ -125,14 +125,14 @@ def _to_json(results: Results, circumstances: Circumstances, notes: Sequence[str
 def _to_markdown(
     experiment: Experiment,
     circumstances: Circumstances,
+    facts: dict[str, str],
     texts: Sequence[TableText],
     notes: Sequence[str],
     figures: Mapping[str, str],
 ) -> str:
     parts = [f"# {experiment.title} ({circumstances.data.title})\n", f"{experiment.about}\n"]
-    facts = _facts(circumstances)
-    parts.append(f"    {facts.pop('command')}\n")
-    parts += [f"- {key}: {value}" for key, value in facts.items()]
+    parts.append(f"    {circumstances.command}\n")
+    parts += [f"- {key}: {value}" for key, value in facts.items() if key != "command"]
     parts.append("")
     parts += [to_markdown(text) for text in texts]
     if notes:
@@ -141,17 +141,39 @@ def _to_markdown(
     return "\n".join(parts)
 
 
-def _facts(circumstances: Circumstances) -> dict[str, str]:
+def _facts(results: Results, circumstances: Circumstances) -> dict[str, str]:
     data = circumstances.data
-    threads = "all cores" if circumstances.threads is None else f"{circumstances.threads} threads"
+    # As the cells say: they may have been measured by earlier commands with another number of jobs.
+    threads = _thread_list({result.get("threads") for result in results.by_cell.values()})
     return {
         "command": circumstances.command,
         "data": f"{data.title}, {data.num_pairs:,} pairs, fingerprint {data.fingerprint}",
         "entries": "mean ± sample standard deviation over seeds; the best mean of a column is bold; ties in distance "
         "are ordered by a seeded shuffle",
-        "run": f"{circumstances.jobs} cells at a time, each on {threads}: a seed gives the same figures again with the "
-        "same number of threads",
+        "threads of a cell": f"{threads}; a seed gives the same figures again with the same number",
     }
+
+
+def _thread_list(threads: Collection[int | None]) -> str:
+    """ "1", "1 and 2", "2 and all cores"."""
+    limited = sorted(count for count in threads if count is not None)
+    return " and ".join([*map(str, limited), *(["all cores"] if None in threads else [])])
+
+
+def _constant_bits(results: Results) -> list[str]:
+    """Which rows have codes with bits that never change: they say nothing, and their method is judged by the rest."""
+    notes = []
+    for row in dict.fromkeys(point.row for point in results.experiment.points):
+        worst: dict[str, int] = {}
+        for point in results.points(row, {}):
+            statistics = results.by_cell.get(point.cell, {}).get("metrics", {}).get("code_statistics", {})
+            for modality, values in statistics.items():
+                place = f"{{}} of {point.cell.code_length} {modality} bits"
+                worst[place] = max(worst.get(place, 0), values.get("constant_bits", 0))
+        told = [place.format(count) for place, count in worst.items() if count]
+        if told:
+            notes.append(f"{row} has bits that are the same for all database items, at most {', '.join(told)}.")
+    return notes
 
 
 def _notes(results: Results, circumstances: Circumstances) -> list[str]:
@@ -169,12 +191,18 @@ def _notes(results: Results, circumstances: Circumstances) -> list[str]:
             f"These cells were measured by {len(sources)} versions of the code. To measure all by one, delete the "
             "folder `cells` and give the command again."
         )
-    problems = {
-        point.row: problem
-        for point in results.experiment.points
-        for problem in results.by_cell.get(point.cell, {}).get("training", {}).get("problems", ())
-    }
-    notes += [f"A training of {row} ended with a warning. {problem}" for row, problem in problems.items()]
+    threads = {result.get("threads") for result in results.by_cell.values()}
+    if len(threads) > 1:
+        notes.append(
+            f"These cells ran on different numbers of threads ({_thread_list(threads)}), so that those of equal seeds "
+            "may differ in more than what is compared."
+        )
+    notes += [
+        f"{name} ended with a warning. {problem}"
+        for cell, name in results.experiment.names.items()
+        for problem in results.by_cell.get(cell, {}).get("training", {}).get("problems", ())
+    ]
+    notes += _constant_bits(results)
     notes += [f"Failed: {name}: {error}" for name, error in circumstances.failures.items()]
     return notes
 

@@ -39,9 +39,12 @@ def score_over_bits_picture(measure: str, title: str, bits: Sequence[int], rows:
 
 
 def score_over_place_picture(
-    measure: str, title: str, key: str, values: Sequence[Any], x_title: str, bits: int, rows: Sequence[str]
+    measure: str, title: str, key: str, values: Sequence[Any], x_title: str, bits: int, rows: Sequence[str | None]
 ) -> Picture:
-    """A measure over something else than the code length, such as the size of the training set."""
+    """A measure over something else than the code length, such as the size of the training set.
+
+    The row None is one line through all points, whatever their rows.
+    """
     places = [{key: value, "bits": bits} for value in values]
     return _score_picture(
         f"{measure}_over_{key}_{bits}_bits", measure, f"{title}, {bits} bits", x_title, list(values), places, rows
@@ -77,7 +80,7 @@ def _score_picture(
     x_title: str,
     x_values: Sequence[Any],
     places: Sequence[dict[str, Any]],
-    rows: Sequence[str],
+    rows: Sequence[str | None],
 ) -> Picture:
     def draw(results: "Results") -> "Figure":
         figure, panels = _panels([f"{title}, {task.replace('_', ' ')}" for task in CROSS_MODAL_TASKS], x_title, "in %")
@@ -110,7 +113,7 @@ def _curve_picture(
         figure, (axes,) = _panels([heading], x_title, "precision")
         for row in rows:
             # Curves over recall have their points at other places for every seed, so one seed is drawn, not a mean.
-            first = next((result for _, result in results.measured(row, {"bits": bits})), None)
+            first = next(results.measured(row, {"bits": bits}), None)
             if first is not None and first["metrics"]["labels"]:
                 x, y = curve(first["metrics"])
                 axes.plot(x, y, label=row, **_line_style(row, rows))
@@ -120,7 +123,9 @@ def _curve_picture(
     return Picture(name, f"{heading}, first seed, one line for each method.", draw)
 
 
-def _plot_summaries(axes: "Axes", summaries: "Sequence[Summary | None]", row: str, rows: Sequence[str]) -> None:
+def _plot_summaries(
+    axes: "Axes", summaries: "Sequence[Summary | None]", row: str | None, rows: Sequence[str | None]
+) -> None:
     known = [(x, summary) for x, summary in enumerate(summaries) if summary is not None]
     if known:
         axes.errorbar(
@@ -134,8 +139,8 @@ def _plot_summaries(axes: "Axes", summaries: "Sequence[Summary | None]", row: st
         )
 
 
-def _line_style(row: str, rows: Sequence[str]) -> dict[str, Any]:
-    if row == _CONTENDER:
+def _line_style(row: str | None, rows: Sequence[str | None]) -> dict[str, Any]:
+    if row in (None, _CONTENDER):
         return {"color": _CONTENDER_COLOUR, "marker": "o", "markersize": 4, "linewidth": 2.2, "zorder": 3}
     number = list(rows).index(row)
     return {
@@ -177,7 +182,7 @@ def probs_picture(rows: Sequence[str], bits: int) -> Picture:
                 shares = next(
                     (
                         result["probs_histogram"][modality]
-                        for _, result in results.measured(row, {"bits": bits})
+                        for result in results.measured(row, {"bits": bits})
                         if "probs_histogram" in result
                     ),
                     None,

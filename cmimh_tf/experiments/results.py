@@ -17,16 +17,19 @@ class Summary:
         mean: over the seeds.
         deviation: sample standard deviation (n - 1); None for one seed.
         count: number of seeds.
+        missing: seeds without a result, since they failed or were not run; they are in neither of the above.
     """
 
     mean: float
     deviation: float | None
     count: int
+    missing: int = 0
 
 
-def summarise(values: Sequence[float]) -> Summary:
+def summarise(values: Sequence[float], missing: int = 0) -> Summary:
     """Mean and sample standard deviation of at least one value."""
-    return Summary(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Summary(statistics.fmean(values), deviation, len(values), missing)
 
 
 @dataclass(frozen=True)
@@ -41,22 +44,28 @@ class Results:
     experiment: Experiment
     by_cell: Mapping[Cell, Mapping[str, Any]]
 
-    def measured(self, row: str, place: Place) -> Iterator[tuple[Point, Mapping[str, Any]]]:
-        """The points of a row at a place that have a result, with it."""
-        for point in self.experiment.points:
-            matches = point.row == row and all(point.place.get(key) == value for key, value in place.items())
-            if matches and point.cell in self.by_cell:
-                yield point, self.by_cell[point.cell]
+    def points(self, row: str | None, place: Place) -> list[Point]:
+        """The points of a row, or of all rows for None, at a place."""
+        return [
+            point
+            for point in self.experiment.points
+            if row in (None, point.row) and all(point.place.get(key) == value for key, value in place.items())
+        ]
 
-    def values(self, row: str, measure: str, place: Place) -> list[float]:
+    def measured(self, row: str | None, place: Place) -> Iterator[Mapping[str, Any]]:
+        """The results at `points`, where there are any."""
+        return (self.by_cell[point.cell] for point in self.points(row, place) if point.cell in self.by_cell)
+
+    def values(self, row: str | None, measure: str, place: Place) -> list[float]:
         """One value a seed; those that are undefined are left out."""
-        found = (look_up(result["metrics"], measure) for _, result in self.measured(row, place))
+        found = (look_up(result["metrics"], measure) for result in self.measured(row, place))
         return [value for value in found if value is not None]
 
-    def summary(self, row: str, measure: str, place: Place) -> Summary | None:
+    def summary(self, row: str | None, measure: str, place: Place) -> Summary | None:
         """Over the seeds; None if there is no value."""
         values = self.values(row, measure, place)
-        return summarise(values) if values else None
+        missing = sum(point.cell not in self.by_cell for point in self.points(row, place))
+        return summarise(values, missing) if values else None
 
     def column_summary(self, row: str, column: Column) -> Summary | None:
         """Of a table's entry, not scaled."""

@@ -31,12 +31,13 @@ def describe_standing(results: Results) -> list[str]:
         if own is None or not others:
             continue
         judged += 1
-        best = max(others, key=lambda row: others[row].mean)
-        verdict = _compare(own, others[best])
-        if verdict is None:
+        by_mean = sorted(others, key=lambda row: others[row].mean, reverse=True)
+        doubts = ((row, verdict) for row in by_mean if (verdict := _compare(own, others[row])) is not None)
+        rival, verdict = next(doubts, (None, None))
+        if rival is None:
             clear += 1
         else:
-            exceptions.append(_exception(contender, best, own, others[best], column, verdict))
+            exceptions.append(_exception(contender, rival, own, others[rival], column, verdict))
     if not judged:
         return []
     return [f"{contender} is first by at least one deviation in {clear} of {judged} cross-modal cells.", *exceptions]
@@ -45,22 +46,28 @@ def describe_standing(results: Results) -> list[str]:
 def _compare(own: Summary, other: Summary) -> str | None:
     """None if `own` is first by at least one deviation, else in words what it is."""
     difference = own.mean - other.mean
-    if own.deviation is None or other.deviation is None:
-        return "first, with one seed and so no deviation" if difference > 0 else "not first"
     if difference <= 0:
         return "not first"
+    if own.missing or other.missing:
+        return "first, with seeds missing"
+    if own.deviation is None or other.deviation is None:
+        return "first, with one seed and so no deviation"
     return None if difference >= max(own.deviation, other.deviation) else "first by less than one deviation"
 
 
-def _exception(contender: str, best: str, own: Summary, other: Summary, column: Column, verdict: str) -> str:
+def _exception(contender: str, rival: str, own: Summary, other: Summary, column: Column, verdict: str) -> str:
     means: Sequence[str] = [
         f"{row} {format_summary(summary, column.scale, column.digits)}"
-        for row, summary in ((contender, own), (best, other))
+        for row, summary in ((contender, own), (rival, other))
     ]
     return f"{column.group}, {column.title}: {verdict} ({', '.join(means)})."
 
 
 def format_summary(summary: Summary, scale: float, digits: int) -> str:
-    """ "81.7 ± 0.5", or "81.7" for one seed."""
+    """ "81.7 ± 0.5", or "81.7" for one seed; "81.7 ± 0.5 (2 of 3 seeds)" where some have no result."""
     text = f"{scale * summary.mean:.{digits}f}"
-    return text if summary.deviation is None else f"{text} ± {scale * summary.deviation:.{digits}f}"
+    if summary.deviation is not None:
+        text += f" ± {scale * summary.deviation:.{digits}f}"
+    if summary.missing:
+        text += f" ({summary.count} of {summary.count + summary.missing} seeds)"
+    return text

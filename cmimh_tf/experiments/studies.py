@@ -61,7 +61,7 @@ def critic_inputs(options: Options) -> Experiment:
         for name, changes in variants.items()
         for length in bits
     ]
-    columns = _task_columns(bits)
+    columns = _task_columns(bits, what="quality")
     columns += [
         Column(
             "cost of a step", f"{length} bits", "relative_step_time", {"bits": length, "what": "cost"}, 1.0, 2, "min"
@@ -81,6 +81,7 @@ def critic_inputs(options: Options) -> Experiment:
 def independence(options: Options) -> Experiment:
     """With and without the total correlation term."""
     bits = options.code_lengths((16, 32, 48))
+    _require_positive(options, "loss.independence_weight")
     variants: dict[str, dict[str, Any]] = {
         "without the independence term": {"loss.independence_weight": 0.0},
         "with it": {},
@@ -112,6 +113,8 @@ def independence(options: Options) -> Experiment:
 def ablation(options: Options) -> Experiment:
     """Eight combinations of the four terms on top of reconstruction."""
     bits = options.code_lengths((32, 48))
+    for key in _TERMS.values():
+        _require_positive(options, key)
     variants = {_ablation_name(terms): _without(terms) for terms in ABLATION_TERMS}
     about = (
         "Reconstruction alone, the terms added one after the other (MI: mutual information of the codes, SKL: modality "
@@ -131,23 +134,13 @@ def ablation(options: Options) -> Experiment:
 def _sweep(options: Options, name: str, symbol: str, key: str, what: str) -> Experiment:
     """One weight at multiples of its value in the base configuration, which is thus among them."""
     bits = options.code_lengths((32,))
-    section, _, field = key.partition(".")
-    base = float(getattr(getattr(options.base, section), field))
-    if not base:
-        raise ValueError(f"`{key}` must be positive in the base configuration of a sweep. Received: {base}.")
+    base = _require_positive(options, key)
     values = [factor * base for factor in (_QUICK_FACTORS if options.quick else _SWEEP_FACTORS)]
     rows = [f"{symbol} = {value:g}" for value in values]
     split = options.split()
     points = [
-        Point(row, {"bits": length}, options.cmimh_cell(length, seed, split, {key: value}))
+        Point(row, {"bits": length, "weight": value}, options.cmimh_cell(length, seed, split, {key: value}))
         for row, value in zip(rows, values, strict=True)
-        for length in bits
-        for seed in options.seed_range()
-    ]
-    # The figure has the weight as its axis, so there all points are one line.
-    points += [
-        Point("CMIMH", {"bits": length, "weight": value}, options.cmimh_cell(length, seed, split, {key: value}))
-        for value in values
         for length in bits
         for seed in options.seed_range()
     ]
@@ -156,8 +149,7 @@ def _sweep(options: Options, name: str, symbol: str, key: str, what: str) -> Exp
         f"{base:g}; all else stays. mAP@1000."
     )
     pictures = [
-        score_over_place_picture("map_at_1000", "mAP@1000", "weight", values, symbol, length, ["CMIMH"])
-        for length in bits
+        score_over_place_picture("map_at_1000", "mAP@1000", "weight", values, symbol, length, [None]) for length in bits
     ]
     table = Table("mAP@1000 in %", "weight", rows, _task_columns(bits))
     return Experiment(name, f"Sensitivity to {symbol}", about, points, [table], pictures)
@@ -173,9 +165,18 @@ def _variant_points(options: Options, variants: Mapping[str, Mapping[str, Any]],
     ]
 
 
-def _task_columns(bits: Sequence[int]) -> list[Column]:
+def _require_positive(options: Options, key: str) -> float:
+    """A weight of the base configuration; without it, variants that differ in it would be the same."""
+    section, _, field = key.partition(".")
+    base = float(getattr(getattr(options.base, section), field))
+    if not base:
+        raise ValueError(f"`{key}` must be positive in the base configuration of this experiment. Received: {base}.")
+    return base
+
+
+def _task_columns(bits: Sequence[int], **place: str) -> list[Column]:
     return [
-        Column(TASK_NAMES[task], f"{length} bits", f"map_at_1000.{task}", {"bits": length})
+        Column(TASK_NAMES[task], f"{length} bits", f"map_at_1000.{task}", {"bits": length, **place})
         for task in TASKS
         for length in bits
     ]

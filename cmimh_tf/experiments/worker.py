@@ -117,10 +117,10 @@ def measure_and_store(cell: Cell, data_name: str, store: CellStore, threads: int
     from cmimh_tf.experiments import methods
     from cmimh_tf.experiments.source import source_fingerprint
 
+    record = {"threads": threads, "source": source_fingerprint()}
     started = time.monotonic()
     result = methods.measure(cell, load_data(data_name, cell.seed))
-    record = {"total_seconds": time.monotonic() - started, "threads": threads, "source": source_fingerprint()}
-    store.save(cell, {**result, **record})
+    store.save(cell, {**result, "total_seconds": time.monotonic() - started, **record})
 
 
 def _end_with(parent: int) -> None:

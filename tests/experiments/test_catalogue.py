@@ -90,7 +90,10 @@ def test_training_sizes_beyond_the_data_fall_together(options):
     experiment = EXPERIMENTS["training-size"](options)
     assert sorted({cell.split.num_train for cell in experiment.cells}) == [5000, 10_000, 16_020]
     assert {cell.method for cell in experiment.cells} == {"DJSRH", "CMIMH"}
-    assert "fewer than 20,000" in experiment.about
+    assert "There are 16,020 pairs to train on: that is the last size, for 20,000." in experiment.about
+    marked = Options(DataFacts("marked.npz", "x", 18_020, num_official_queries=1000, num_official_train=6000))
+    about = EXPERIMENTS["training-size"](marked).about
+    assert "There are 6,000 pairs to train on: that is the last size, for 10,000 and 20,000." in about
 
 
 def test_settings_of_other_papers(options):
@@ -146,6 +149,23 @@ def test_bad_choices_are_refused(facts):
         Options(facts, seeds=0)
     with pytest.raises(ValueError, match=r"must leave pairs to train on"):
         DataFacts("x", "x", 100).split(num_queries=50, num_validation=50)
-    without = Options(facts, get_preset("default").from_dict({"loss": {"modality_gap_weight": 0.0}}))
-    with pytest.raises(ValueError, match=r"`loss.modality_gap_weight` must be positive"):
-        EXPERIMENTS["modality-gap-weight"](without)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("modality-gap-weight", "modality_gap_weight"),
+        ("independence", "independence_weight"),
+        ("ablation", "balance_weight"),
+    ],
+)
+def test_a_variant_without_a_term_needs_a_base_with_it(name, key, facts):
+    without = Options(facts, get_preset("default").from_dict({"loss": {key: 0.0}}))
+    with pytest.raises(ValueError, match=rf"`loss.{key}` must be positive in the base configuration"):
+        EXPERIMENTS[name](without)
+
+
+def test_one_verdict_a_cell_where_there_are_two_measures(options):
+    experiment = EXPERIMENTS["handcrafted"](options)
+    assert len(experiment.tables) == 2
+    assert {column.measure for column in experiment.headline} == {"map.image_to_text", "map.text_to_image"}

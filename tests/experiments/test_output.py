@@ -83,7 +83,49 @@ def test_mixed_code_and_warnings_of_trainings_are_told(facts, fake_results, tmp_
     write_output(Results(experiment, by_cell), circumstances(facts), tmp_path)
     markdown = (tmp_path / "results.md").read_text()
     assert "measured by 2 versions of the code" in markdown
-    assert "A training of CMIMH ended with a warning. collapse: yes." in markdown
+    assert "CMIMH, 16 bits, seed 0 ended with a warning. collapse: yes." in markdown
+
+
+def test_every_warning_of_every_training_is_told_once(facts, fake_results, tmp_path):
+    experiment = EXPERIMENTS["modality-gap-weight"](Options(facts, seeds=2))
+    by_cell = {
+        cell: {**result, "training": {"problems": [f"saturation {cell.seed}.", "dead bits."]}}
+        for cell, result in fake_results(experiment).by_cell.items()
+    }
+    write_output(Results(experiment, by_cell), circumstances(facts), tmp_path)
+    markdown = (tmp_path / "results.md").read_text()
+    assert markdown.count("ended with a warning") == 2 * len(experiment.cells)
+    assert markdown.count("CMIMH, 32 bits, seed 1 (λ2 = 0) ended with a warning. saturation 1.") == 1
+
+
+def test_threads_are_those_of_the_cells_and_their_mixture_is_told(facts, fake_results, tmp_path):
+    experiment = EXPERIMENTS["main"](Options(facts, seeds=1, bits=(16,), methods=("CVH", "CMIMH")))
+    by_cell = dict(fake_results(experiment).by_cell)
+    write_output(Results(experiment, by_cell), circumstances(facts, threads=4), tmp_path)
+    assert "threads of a cell: 1;" in (tmp_path / "results.md").read_text()
+    by_cell[experiment.cells[0]] = {**by_cell[experiment.cells[0]], "threads": None}
+    write_output(Results(experiment, by_cell), circumstances(facts), tmp_path)
+    assert "different numbers of threads (1 and all cores)" in (tmp_path / "results.md").read_text()
+
+
+def test_bits_that_never_change_are_told(facts, fake_results, tmp_path):
+    experiment = EXPERIMENTS["main"](Options(facts, seeds=2, bits=(16, 32), methods=("CVH", "CMIMH")))
+    by_cell = dict(fake_results(experiment).by_cell)
+    for cell, result in by_cell.items():
+        if cell.method == "CVH" and cell.code_length == 32:
+            statistics = {"image": {"constant_bits": 2 + cell.seed}, "text": {"constant_bits": 0}}
+            by_cell[cell] = {**result, "metrics": {**result["metrics"], "code_statistics": statistics}}
+    write_output(Results(experiment, by_cell), circumstances(facts), tmp_path)
+    told = [line for line in (tmp_path / "results.md").read_text().splitlines() if "same for all" in line]
+    assert told == ["- CVH has bits that are the same for all database items, at most 3 of 32 image bits."]
+
+
+@pytest.mark.parametrize("name", ["mutual-information-weight", "ablation"])
+def test_a_cell_is_in_the_csv_once(name, facts, fake_results, tmp_path):
+    experiment = EXPERIMENTS[name](Options(facts, seeds=1))
+    write_output(fake_results(experiment), circumstances(facts), tmp_path)
+    rows = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
+    assert sum(row["measure"] == "map_at_1000.image_to_text" for row in rows) == len(experiment.cells)
 
 
 def test_published_figures_stand_beside_ours_with_their_source(fake_results, tmp_path):

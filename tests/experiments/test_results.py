@@ -34,3 +34,7 @@ def test_values_are_chosen_by_row_and_place_and_missing_cells_are_left_out(make_
     assert results.values("A", "map.image_to_text", {}) == pytest.approx([0.0, 0.2, 0.3])
     assert results.summary("A", "map.image_to_text", {"bits": 64}) is None
     assert results.summary("B", "no such measure", {}) is None
+    assert results.values(None, "map.image_to_text", {"bits": 16}) == pytest.approx([0.0, 0.4])
+    partial = results.summary("A", "map.image_to_text", {"bits": 16})
+    assert (partial.count, partial.missing) == (1, 1)
+    assert results.summary("A", "map.image_to_text", {"bits": 32}).missing == 0

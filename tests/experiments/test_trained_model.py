@@ -5,6 +5,7 @@ import pytest
 
 from cmimh_tf.config import get_preset
 from cmimh_tf.data.synthetic import make_synthetic
+from cmimh_tf.experiments import step_time
 from cmimh_tf.experiments.cell import Cell, SplitSetting
 from cmimh_tf.experiments.independence_probe import probe_total_correlation
 from cmimh_tf.experiments.methods import measure, split_parts
@@ -33,12 +34,21 @@ def test_cell_of_cmimh_needs_a_configuration():
         measure(Cell("CMIMH", 16, 0, SplitSetting(20, 50)), make_synthetic(100, seed=0))
 
 
-def test_step_time_is_relative_to_probs():
-    config = override(get_preset("smoke"), {"loss.critic_inputs": "codes", "loss.critic_samples": 2})
+def test_step_time_is_relative_to_probs(monkeypatch):
+    # Each step costs what its own configuration says, so that the ratio is known.
+    monkeypatch.setattr(step_time, "_make_step", lambda config, train: config.loss)
+    monkeypatch.setattr(step_time, "_seconds", lambda loss: 0.2 * loss.critic_samples)
+    config = override(get_preset("smoke"), {"loss.critic_inputs": "codes", "loss.critic_samples": 5})
     cell = Cell("CMIMH step time", 16, 0, SplitSetting(20, 80), config)
     metrics = measure(cell, make_synthetic(100, seed=0))["metrics"]
-    assert metrics["relative_step_time"] > 0
-    assert metrics["step_seconds"] > 0
+    assert metrics == {"relative_step_time": pytest.approx(5.0), "step_seconds": pytest.approx(1.0)}
+
+
+def test_the_timed_step_trains():
+    config = override(get_preset("smoke"), {"loss.critic_inputs": "codes", "loss.critic_samples": 2})
+    step = step_time._make_step(config, make_synthetic(100, seed=0))
+    assert step() != step()
+    assert step_time._seconds(step) > 0
 
 
 def test_probe_finds_no_dependence_in_independent_bits_and_much_in_copies():

@@ -8,6 +8,7 @@ import pytest
 
 from cmimh_tf.data.files import save_npz
 from cmimh_tf.data.synthetic import make_synthetic
+from cmimh_tf.experiments.source import source_fingerprint
 from cmimh_tf.experiments.store import CellStore
 from cmimh_tf.experiments.worker import Worker, _end_with, _thread_limit
 
@@ -50,6 +51,21 @@ def test_one_process_measures_fails_and_is_reported_when_killed(data, tmp_path, 
         assert not worker.is_alive()
     finally:
         worker.close()
+
+
+def test_source_changes_with_what_measures_only(tmp_path):
+    def fingerprint(name, changed=None):
+        root = tmp_path / name
+        for file in ("ops/hamming.py", "experiments/independence_probe.py", "experiments/page.py", "reports/style.py"):
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_text("changed" if file == changed else "")
+        return source_fingerprint(root)
+
+    before = fingerprint("before")
+    assert fingerprint("probe", "experiments/independence_probe.py") != before
+    assert fingerprint("ops", "ops/hamming.py") != before
+    assert fingerprint("page", "experiments/page.py") == fingerprint("style", "reports/style.py") == before
+    assert before != source_fingerprint()
 
 
 def test_process_ends_when_its_parent_is_gone(monkeypatch):
