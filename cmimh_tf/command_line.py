@@ -19,28 +19,36 @@ DATA_HELP = (
 )
 
 
-def run(main: Callable[[argparse.Namespace], int | None], arguments: argparse.Namespace) -> None:
+def run(
+    main: Callable[[argparse.Namespace], int | None], arguments: argparse.Namespace, *, resumes: bool = False
+) -> None:
     """Runs a command's body; what a user can cure becomes one sentence on standard error and exit code 2.
 
     Args:
         main: the body.
         arguments: the parsed flags.
+        resumes: whether the same command goes on where it was stopped.
     """
     # TensorFlow announces its CPU features and missing GPUs at each start; none of it helps a user.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     warnings.filterwarnings("ignore", category=FutureWarning, module="google.api_core")
     _swallow_xla_greeting()
+    import tensorflow as tf
+
     from cmimh_tf.training.divergence import TrainingDiverged
 
     try:
         sys.exit(main(arguments) or 0)
-    except (ValueError, TypeError, OSError, ImportError, TrainingDiverged) as error:
+    except (ValueError, TypeError, OSError, ImportError, TrainingDiverged, tf.errors.OpError) as error:
         if os.environ.get("CMIMH_TF_TRACEBACK"):
             raise
-        print(f"error: {error}", file=sys.stderr)
+        # TensorFlow's errors, such as that of a full disk, go on with the graph's nodes.
+        message = error.message.partition("\n")[0] if isinstance(error, tf.errors.OpError) else error
+        print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        without = " without --overwrite" if getattr(arguments, "overwrite", False) else ""
+        print(f"stopped; the same command{without} goes on where it was" if resumes else "stopped", file=sys.stderr)
         sys.exit(130)
 
 
@@ -64,7 +72,7 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--preset", choices=list(PRESETS), default="default", help="configuration to start from")
     parser.add_argument("--bits", type=int, metavar="L", help="code length, a multiple of 8 (default: the preset's)")
     parser.add_argument("--epochs", type=int, metavar="N", help="passes over the training pairs")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of split, initialisation and every sample")
+    parser.add_argument("--seed", type=int, metavar="N", help="of split, initialisation and every sample (default: 0)")
     parser.add_argument(
         "--set",
         action="append",

@@ -26,7 +26,10 @@ def main() -> None:
     parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="folder of a finished run")
     parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
     parser.add_argument(
-        "--queries", type=int, metavar="N", help="size of the query set (default: an eighth, at most 2000)"
+        "--queries",
+        type=int,
+        metavar="N",
+        help="size of the query set (default: the training's on its data, else an eighth, at most 2000)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="of the split (default: the training's)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all measures to a file")
@@ -38,12 +41,15 @@ def evaluate(arguments: argparse.Namespace) -> None:
     from cmimh_tf.atomic import write_json
     from cmimh_tf.data.splits import split_data
     from cmimh_tf.training.evaluation import evaluate_model
-    from cmimh_tf.training.run_folder import load_model
+    from cmimh_tf.training.run_folder import RunFolder, load_model
 
     model = load_model(arguments.model)
     seed = model.config.seed if arguments.seed is None else arguments.seed
     data = command_line.load_data(arguments.data, model.config.seed)
-    splits = split_data(data, seed, num_queries=arguments.queries)
+    num_queries = arguments.queries
+    if num_queries is None:
+        num_queries = RunFolder(arguments.model).queries_of(data.fingerprint())
+    splits = split_data(data, seed, num_queries=num_queries)
     metrics = evaluate_model(model, data.take(splits.query), data.take(splits.database), seed=seed)
     print(command_line.metrics_table(metrics))
     if arguments.json:

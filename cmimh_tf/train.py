@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import shutil
 from pathlib import Path
 
 from cmimh_tf import command_line
@@ -38,8 +37,8 @@ def main() -> None:
         action="store_true",
         help="control: pairs are torn apart, quality must fall to chance",
     )
-    parser.add_argument("--overwrite", action="store_true", help="delete what is in --out first")
-    command_line.run(train, parser.parse_args())
+    parser.add_argument("--overwrite", action="store_true", help="delete the run in --out first")
+    command_line.run(train, parser.parse_args(), resumes=True)
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -65,29 +64,34 @@ def train(arguments: argparse.Namespace) -> None:
     )
 
     folder = RunFolder(arguments.out)
-    if arguments.overwrite and folder.config.exists():
-        shutil.rmtree(folder.path)
-    folder.claim(
-        {
-            "config": config.to_dict(),
-            "data": {"name": arguments.data, "train_fingerprint": pairs.fingerprint()},
-            "split": {
-                "seed": config.seed,
-                "queries": arguments.queries,
-                "train_pairs": arguments.train_pairs,
-            },
-        }
-    )
-    if folder.model.exists():
-        print(f"{folder.path} holds this run, finished: measuring it again. --overwrite trains anew.")
-        model, problems = load_model(folder.path), []
-    else:
-        trained = train_model(pairs, config, folder.path)
-        model, problems = trained.model, trained.problems
-        folder.save_model(model)
+    with folder.locked():
+        if arguments.overwrite:
+            folder.clear()
+        folder.claim(
+            {
+                "config": config.to_dict(),
+                "data": {
+                    "name": arguments.data,
+                    "fingerprint": data.fingerprint(),
+                    "train_fingerprint": pairs.fingerprint(),
+                },
+                "split": {
+                    "seed": config.seed,
+                    "queries": arguments.queries,
+                    "train_pairs": arguments.train_pairs,
+                },
+            }
+        )
+        if folder.model.exists():
+            print(f"{folder.path} holds this run, finished: measuring it again. --overwrite trains anew.")
+            model, problems = load_model(folder.path), []
+        else:
+            trained = train_model(pairs, config, folder.path)
+            model, problems = trained.model, trained.problems
+            folder.save_model(model)
 
-    metrics = evaluate_model(model, data.take(splits.query), data.take(splits.database), seed=config.seed)
-    write_json(folder.metrics, metrics)
+        metrics = evaluate_model(model, data.take(splits.query), data.take(splits.database), seed=config.seed)
+        write_json(folder.metrics, metrics)
     print(command_line.metrics_table(metrics))
     for problem in problems:
         print(f"warning: {problem}")

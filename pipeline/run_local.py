@@ -82,7 +82,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")
-    command_line.run(_run, arguments)
+    command_line.run(_run, arguments, resumes=True)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -11,16 +11,15 @@ logs/              one file a run, with all that TFX and TensorFlow say
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from cmimh_tf.atomic import write_json, write_text
+from cmimh_tf.file_lock import locked_folder
 
 
 class RootInUse(RuntimeError):
@@ -68,22 +67,13 @@ class RunRoot:
         Raises:
             RootInUse: if another run holds it.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                holder = os.read(descriptor, 32).decode() or "unknown"
-                raise RootInUse(
-                    f"Another run (process {holder.strip()}) is using {self.path}. Wait for it, or choose another "
-                    "--root."
-                ) from None
-            os.truncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        with locked_folder(
+            self.path,
+            lambda process: RootInUse(
+                f"Another run (process {process}) is using {self.path}. Wait for it, or choose another --root."
+            ),
+        ):
             yield
-        finally:
-            os.close(descriptor)
 
     def claim(self, source: str) -> None:
         """Makes the root that of one data set: a model of other data is no baseline, and must not replace it.

@@ -63,7 +63,7 @@ def main() -> None:
     arguments = parser.parse_args()
     # Before the imports, which take seconds.
     die_with_parent()
-    command_line.run(search, arguments)
+    command_line.run(search, arguments, resumes=True)
 
 
 def search(arguments: argparse.Namespace) -> int:

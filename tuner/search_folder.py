@@ -12,9 +12,7 @@ logs/           how each training went
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from cmimh_tf.atomic import write_json
+from cmimh_tf.file_lock import LOCK_FILE, locked_folder
 from cmimh_tf.training.run_folder import first_difference
-
-_LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ class SearchFolder:
         for path in self.path.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
-            elif path.name != _LOCK:
+            elif path.name != LOCK_FILE:
                 path.unlink()
 
     def finished(self, trials: int) -> dict[str, Any] | None:
@@ -113,15 +110,10 @@ class SearchFolder:
         Raises:
             ValueError: if another search holds it.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ValueError(
-                    f"`out` must not be in use. Received: {self.path}, where a search is running."
-                ) from None
+        with locked_folder(
+            self.path,
+            lambda process: ValueError(
+                f"`out` must not be in use. Received: {self.path}, where a search is running (process {process})."
+            ),
+        ):
             yield
-        finally:
-            os.close(descriptor)

@@ -66,7 +66,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="cells at a time (default: by cores and memory)")
     parser.add_argument("--quick", action="store_true", help="at most 1,000 training pairs, 10 epochs, small networks")
-    command_line.run(run_experiment, parser.parse_args())
+    command_line.run(run_experiment, parser.parse_args(), resumes=True)
 
 
 def run_experiment(arguments: argparse.Namespace) -> int:

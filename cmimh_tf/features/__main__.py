@@ -38,7 +38,7 @@ def main() -> None:
         "--pairs-per-shard", type=int, default=512, metavar="N", help="about so many in a shard (default: %(default)s)"
     )
     parser.add_argument("--overwrite", action="store_true", help="remove shards of other data or features in --out")
-    command_line.run(_run, parser.parse_args())
+    command_line.run(_run, parser.parse_args(), resumes=True)
 
 
 def _run(arguments: argparse.Namespace) -> None:

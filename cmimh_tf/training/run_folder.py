@@ -4,18 +4,22 @@ config.json     the resolved configuration, the data it was trained on, and the 
 model.keras     the trained model, written last
 metrics.json    the measures on query and database
 history.csv     every term after every epoch
-checkpoints/    to resume from
+checkpoints/    to resume from, and training.json, which says what they belong to
 tensorboard/    the same curves for TensorBoard
 """
 
 import csv
 import io
 import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cmimh_tf.atomic import write_json, write_text
+from cmimh_tf.file_lock import locked_folder
 from cmimh_tf.models.cmimh import CMIMH
 
 
@@ -57,6 +61,34 @@ class RunFolder:
     def tensorboard(self) -> Path:
         return self.path / "tensorboard"
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the folder for this process.
+
+        Raises:
+            ValueError: if another training holds it.
+        """
+        with locked_folder(
+            self.path,
+            lambda process: ValueError(
+                f"`out` must not be in use. Received: {self.path}, where a training is running (process {process})."
+            ),
+        ):
+            yield
+
+    def clear(self) -> None:
+        """Deletes what a run leaves, and nothing else; config.json last, so that no rest passes for another run."""
+        for file in (self.model, self.metrics, self.history):
+            file.unlink(missing_ok=True)
+        for folder in (self.checkpoints, self.tensorboard):
+            if folder.exists():
+                # A kill in the middle must not leave half of the checkpoints.
+                doomed = folder.with_name(f".deleted-{folder.name}")
+                shutil.rmtree(doomed, ignore_errors=True)
+                folder.rename(doomed)
+                shutil.rmtree(doomed)
+        self.config.unlink(missing_ok=True)
+
     def claim(self, description: dict[str, Any]) -> None:
         """Makes the folder this run's, or checks that it already is.
 
@@ -66,15 +98,46 @@ class RunFolder:
         Raises:
             ValueError: if the folder holds another run, naming the first key that differs.
         """
-        if self.config.exists():
-            existing = json.loads(self.config.read_text(encoding="utf-8"))
-            difference = first_difference(existing, json.loads(json.dumps(description)))
-            if difference:
-                raise ValueError(
-                    f"{self.path} holds another run: {difference}. Choose another folder, or --overwrite this one."
-                )
-        else:
-            write_json(self.config, description)
+        if self.model.exists() and not self.config.exists():
+            raise ValueError(
+                f"{self.path} holds a model without the configuration it belongs to. Choose another folder, or "
+                "--overwrite this one."
+            )
+        self._claim(self.config, description)
+
+    def claim_checkpoints(self, description: dict[str, Any]) -> None:
+        """Makes the checkpoints this training's, or checks that they already are.
+
+        Args:
+            description: configuration and training pairs, JSON-ready.
+
+        Raises:
+            ValueError: if they belong to another training, or it is not known to which.
+        """
+        identity = self.checkpoints / "training.json"
+        if (self.checkpoints / "checkpoint").exists() and not identity.exists():
+            raise ValueError(f"{self.checkpoints} must have a training.json beside its checkpoints. Delete the folder.")
+        self._claim(identity, description)
+
+    def _claim(self, file: Path, description: dict[str, Any]) -> None:
+        if not file.exists():
+            write_json(file, description)
+            return
+        existing = json.loads(file.read_text(encoding="utf-8"))
+        difference = first_difference(existing, json.loads(json.dumps(description)))
+        if difference:
+            raise ValueError(
+                f"{self.path} holds another run: {difference}. Choose another folder, or --overwrite this one."
+            )
+
+    def queries_of(self, data_fingerprint: str) -> int | None:
+        """The size of the query set that the run was given, if it was on these data; None for the usual one."""
+        if not self.config.exists():
+            return None
+        description = json.loads(self.config.read_text(encoding="utf-8"))
+        if description.get("data", {}).get("fingerprint") != data_fingerprint:
+            return None
+        return description["split"]["queries"]
 
     def save_model(self, model: CMIMH) -> None:
         """Writes model.keras under another name first, then renames it."""
@@ -83,8 +146,11 @@ class RunFolder:
         # A copy that was never compiled: optimiser states belong to the checkpoints.
         copy = CMIMH.from_config(model.get_config())
         copy.set_weights(model.get_weights())
-        copy.save(temporary)
-        temporary.replace(self.model)
+        try:
+            copy.save(temporary)
+            temporary.replace(self.model)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def read_history(self, epochs: int) -> list[dict[str, float]]:
         """The rows of the first `epochs` epochs."""

@@ -64,7 +64,7 @@ def train_model(
         The model with its history.
 
     Raises:
-        ValueError: if there are too few pairs.
+        ValueError: if there are too few pairs, or `out` has checkpoints of another configuration or other pairs.
         TrainingDiverged: if a term becomes NaN or infinite.
     """
     fitted, validation = split_validation(train, config.training.validation_share, config.seed)
@@ -78,6 +78,9 @@ def train_model(
     model.compile(total_steps=steps * epochs)
 
     folder = RunFolder(Path(out)) if out is not None else None
+    if folder:
+        pairs = PairedData(train.image, train.text)
+        folder.claim_checkpoints({"config": config.to_dict(), "train_fingerprint": pairs.fingerprint()})
     checkpoint = ResumableCheckpoint(folder.checkpoints, model) if folder else None
     first_epoch = checkpoint.restore() if checkpoint else 0
     history = HistoryFile(folder, first_epoch)
@@ -111,6 +114,10 @@ def train_model(
             callbacks=watchers,
             verbose=0,
         )
+    elif history.rows:
+        # All epochs were done by an earlier process, which may not have lived to say what it saw.
+        health.set_model(model)
+        health.on_epoch_end(len(history.rows) - 1, history.rows[-1])
     if stopping:
         stopping.restore_best(model)
     return TrainedModel(model, history.rows, health.problems, time.monotonic() - started)

@@ -71,6 +71,15 @@ def test_evaluate_on_the_trainings_own_file_measures_the_queries_it_held_out(tra
     assert "map_at_1000" in again
 
 
+def test_evaluate_keeps_to_the_number_of_queries_that_was_trained_with(folder, data):
+    flags = ("--preset", "smoke", "--epochs", 1, "--queries", 13, "--out", folder / "few")
+    result = run("train", "--data", data, *flags)
+    assert result.returncode == 0, result.stderr
+    result = run("evaluate", "--model", folder / "few", "--data", data, "--json", folder / "few.json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads((folder / "few.json").read_text())["num_queries"] == 13
+
+
 def test_evaluate_and_hash_on_data_that_was_not_there(trained, folder):
     path, _ = trained
     # The same world (seed), other pairs; no labels.

@@ -1,5 +1,6 @@
 import io
 
+import keras
 import numpy as np
 import pytest
 
@@ -29,8 +30,6 @@ class StopAfter:
     """Stands for a kill: leaves `fit` by an exception in the middle of an epoch."""
 
     def __new__(cls, epoch, batch):
-        import keras
-
         class Callback(keras.callbacks.Callback):
             now = 0
 
@@ -78,7 +77,7 @@ def test_a_finished_run_is_not_trained_again(pairs, tmp_path):
     np.testing.assert_array_equal(first.model.hash_texts(pairs.text), again.model.hash_texts(pairs.text))
 
 
-def test_early_stopping_ends_with_the_best_epochs_weights(pairs, tmp_path):
+def test_early_stopping_waits_for_a_better_epoch_no_longer_than_its_patience(pairs, tmp_path):
     # With a rate of 0 nothing improves after the first epoch.
     rates = {f"optimizer__{group}_rate": 0.0 for group in ("encoder", "decoder", "critic", "discriminator")}
     trained = train(
@@ -88,12 +87,55 @@ def test_early_stopping_ends_with_the_best_epochs_weights(pairs, tmp_path):
     assert all("validation_score" in row for row in trained.history)
 
 
+def test_early_stopping_ends_with_the_best_epochs_weights(pairs, tmp_path):
+    class KeepThenRuin(keras.callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self.weights = []
+
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 3:
+                self.model.set_weights([np.zeros_like(weights) for weights in self.model.get_weights()])
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.weights.append(self.model.get_weights())
+
+    keep = KeepThenRuin()
+    config = smoke(training__epochs=4, training__validation_share=0.2, training__patience=4)
+    trained = train(pairs, config, tmp_path, callbacks=[keep])
+    best = int(np.argmax([row["validation_score"] for row in trained.history]))
+    assert best < 3
+    for expected, found in zip(keep.weights[best], trained.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(expected, found)
+
+
 def test_nan_stops_the_run_with_step_and_term(pairs, tmp_path):
     config = smoke(optimizer__encoder_rate=1e30, optimizer__gradient_clip_norm=None, training__epochs=3)
-    with pytest.raises(TrainingDiverged, match=r"diverged at step \d+ \(epoch \d\): .* is not finite") as error:
+    with pytest.raises(TrainingDiverged, match=r"diverged at step \d+ \(epoch 1\): .* is not finite") as error:
         train(pairs, config, tmp_path)
-    assert "checkpoint" in str(error.value)
-    assert not (tmp_path / "model.keras").exists()
+    assert "There is no checkpoint from before." in str(error.value)
+
+
+@pytest.mark.parametrize("changed", ["configuration", "pairs"])
+def test_checkpoints_of_another_training_are_refused(changed, pairs, tmp_path):
+    first = train(pairs, smoke(training__epochs=1), tmp_path)
+    config = smoke(training__epochs=1, seed=7) if changed == "configuration" else smoke(training__epochs=1)
+    others = make_synthetic(300, seed=1) if changed == "pairs" else pairs
+    with pytest.raises(ValueError, match=r"holds another run: `(config.seed|train_fingerprint)` is"):
+        train(others, config, tmp_path)
+    again = train(pairs, smoke(training__epochs=1), tmp_path)
+    np.testing.assert_array_equal(first.model.hash_texts(pairs.text), again.model.hash_texts(pairs.text))
+    (tmp_path / "checkpoints" / "training.json").unlink()
+    with pytest.raises(ValueError, match=r"must have a training.json beside its checkpoints"):
+        train(pairs, smoke(training__epochs=1), tmp_path)
+
+
+def test_problems_are_told_again_when_a_finished_training_is_taken_up(pairs, tmp_path):
+    # Inputs this small leave every probability at a half.
+    config = smoke(training__epochs=1, network__input_norm=1e-6)
+    first = train(pairs, config, tmp_path)
+    assert first.problems
+    assert train(pairs, config, tmp_path).problems == first.problems
 
 
 def test_too_few_pairs_are_refused(pairs):
