@@ -125,6 +125,9 @@ def _run_components(arguments: argparse.Namespace, options: PipelineOptions, nam
             raise ValueError(f"`component` must be one of {', '.join(known)}. Received: {component!r}.")
     if arguments.first:
         without_cache.update(known[known.index(arguments.first) :])
+    # TFX looks for its own copy of a pushed model, not into the folder of versions, where others may delete or push.
+    # Pushing what is there already changes nothing.
+    without_cache.add("Pusher")
     if "Trainer" in without_cache:
         shutil.rmtree(root.training, ignore_errors=True)
     if "Tuner" in without_cache:

@@ -70,7 +70,9 @@ def judge(metrics: dict[str, Any], baseline: dict[str, Any] | None, thresholds: 
     """
     name, score, chance = score_name(metrics), score_of(metrics), chance_of(metrics)
     floor = chance + thresholds.least_lift * (1 - chance)
-    checks = [(score >= floor, f"{name} {_percent(score)}", f"{_percent(floor)}, {_percent(chance)} being chance")]
+    # Where chance finds all, as among 10 pairs or fewer, no model can show that it learned anything.
+    above_chance = score >= floor and chance < 1
+    checks = [(above_chance, f"{name} {_percent(score)}", f"{_percent(floor)}, {_percent(chance)} being chance")]
     if thresholds.least_score:
         checks.append((score >= thresholds.least_score, f"{name} {_percent(score)}", _percent(thresholds.least_score)))
     baseline_score = None
@@ -80,6 +82,8 @@ def judge(metrics: dict[str, Any], baseline: dict[str, Any] | None, thresholds: 
         checks.append((score >= least, f"{name} {_percent(score)}", f"{_percent(least)}, the blessed model's "
                        f"{_percent(baseline_score)} less {_percent(thresholds.most_drop)}"))  # fmt: skip
     reasons = [f"{what} is {'at least' if kept else 'below'} {limit}" for kept, what, limit in checks]
+    if chance == 1:
+        reasons[0] = f"{metrics['num_queries']} queries are too few to judge by {name}, which is 100 for any model"
     if baseline is None:
         reasons.append("there is no blessed model to compare with")
     return Verdict(all(kept for kept, _, _ in checks), reasons, score, baseline_score)

@@ -34,7 +34,7 @@ def tuner_fn(fn_args: FnArgs) -> tfx.components.TunerFnResult:
     pool = training_pairs_first(train, load_transformed(fn_args.eval_files, feature_spec))
     config = training_config(options["config"], None)
     search = WeightSearch(
-        folder=_folder(options["tuning_root"] or fn_args.working_dir, config, pool),
+        folder=_folder(options["tuning_root"] or fn_args.working_dir, config, pool, len(train)),
         space=make_space(config),
         pool=pool,
         num_train=len(train),
@@ -62,9 +62,8 @@ def training_pairs_first(train: PairedData, database: PairedData) -> PairedData:
     return database.take(np.concatenate([first, others]))
 
 
-def _folder(root: str, config: CMIMHConfig, pool: PairedData) -> SearchFolder:
+def _folder(root: str, config: CMIMHConfig, pool: PairedData, num_train: int) -> SearchFolder:
     """The same folder for the same configuration and data: TFX gives each attempt a new working folder."""
-    digest = hashlib.sha256(json.dumps(config.to_dict(), sort_keys=True).encode())
-    for array in (pool.image, pool.text):
-        digest.update(array.tobytes())
+    identity = [config.to_dict(), pool.fingerprint(), num_train]
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
     return SearchFolder(Path(root) / digest.hexdigest()[:16])

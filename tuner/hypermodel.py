@@ -148,6 +148,12 @@ class WeightHyperModel(keras_tuner.HyperModel):
         key = hashlib.sha256(json.dumps(config.to_dict(), sort_keys=True).encode()).hexdigest()
         return self.training_root / key[:16]
 
+    def forget(self, values: dict[str, Any]) -> None:
+        """Deletes the checkpoints of a trial whose result is known, unless they are to be kept."""
+        folder = self.training_folder(self.trial_config(values))
+        if folder and not self.keep_checkpoints:
+            shutil.rmtree(folder, ignore_errors=True)
+
     def _fit_fold(
         self,
         config: CMIMHConfig,
@@ -177,8 +183,6 @@ class WeightHyperModel(keras_tuner.HyperModel):
             self._neighbours[position],
             config.seed,
         )
-        if fold_folder and not self.keep_checkpoints:
-            shutil.rmtree(fold_folder, ignore_errors=True)
         new_epochs = max(0, len(trained.history) - epochs_before)
         return criteria, trained.seconds, new_epochs * steps_per_epoch(len(fold.fit), config.training.batch_size)
 

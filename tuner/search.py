@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from cmimh_tf import command_line
 from tuner.search_space import ALGORITHMS
-from tuner.workers import WorkerDied, die_with_parent
+from tuner.workers import PARENT_VARIABLE, WorkerDied, die_with_parent
 
 _EPILOG = """\
 examples:
@@ -75,7 +76,15 @@ def search(arguments: argparse.Namespace) -> int:
     is_member = "KERASTUNER_ORACLE_IP" in os.environ
     folder = SearchFolder(arguments.out)
     if is_member:
-        WeightSearch.from_flags(arguments, folder).run_as_member()
+        member = WeightSearch.from_flags(arguments, folder)
+        # The command that started this process has claimed and locked the folder; one on another machine has not.
+        if PARENT_VARIABLE not in os.environ:
+            is_chief = os.environ.get("KERASTUNER_TUNER_ID") == "chief"
+            with folder.locked() if is_chief else nullcontext():
+                folder.claim(member.describe())
+                member.run_as_member()
+        else:
+            member.run_as_member()
         return 0
     if arguments.workers < 1:
         raise ValueError(f"`workers` must be at least 1. Received: workers={arguments.workers}.")

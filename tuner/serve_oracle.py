@@ -6,6 +6,7 @@ them has died.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from concurrent import futures
@@ -16,6 +17,8 @@ import grpc
 # KerasTuner exports the chief's environment variables, not its server.
 from keras_tuner.src import protos
 from keras_tuner.src.distribute import oracle_chief
+
+from tuner.workers import PARENT_VARIABLE
 
 SILENCE_VARIABLE = "CMIMH_TF_CHIEF_SILENCE"
 _DEFAULT_SILENCE_SECONDS = 3600.0
@@ -42,13 +45,15 @@ def serve_oracle(oracle: Any) -> None:
     """Serves until all trials have ended and all workers have been told, or none has been heard of for long.
 
     The address is in KERASTUNER_ORACLE_IP and KERASTUNER_ORACLE_PORT. How long is CMIMH_TF_CHIEF_SILENCE, in seconds,
-    an hour unless set: it must be longer than a trial.
+    an hour unless set: it must be longer than a trial. A chief of one command with its workers waits as long as that
+    command lives, which sees when a worker dies.
 
     Raises:
         OSError: if the address is taken.
     """
     address = f"{os.environ['KERASTUNER_ORACLE_IP']}:{os.environ['KERASTUNER_ORACLE_PORT']}"
-    longest_silence = float(os.environ.get(SILENCE_VARIABLE, _DEFAULT_SILENCE_SECONDS))
+    usual_silence = math.inf if PARENT_VARIABLE in os.environ else _DEFAULT_SILENCE_SECONDS
+    longest_silence = float(os.environ.get(SILENCE_VARIABLE, usual_silence))
     # One thread: requests change the oracle one after the other.
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=1), options=[("grpc.so_reuseport", 0)])
     servicer = _Servicer(oracle)

@@ -76,6 +76,8 @@ class WeightTuner(keras_tuner.Tuner):
 
     def on_trial_end(self, trial: Trial) -> None:
         super().on_trial_end(trial)
+        # Not before the oracle has the result: a kill in between would train all folds again.
+        self.hypermodel.forget(trial.hyperparameters.values)
         if self.on_trial is not None:
             self.on_trial()
 

@@ -99,9 +99,18 @@ def write_examples(
 
 
 def choose_splits(index: SourceIndex, seed: int, num_queries: int | None, num_train: int | None) -> Splits:
-    """The source's own splits, or those of the seed."""
+    """The source's own splits, with the head of its training set if fewer are asked for, or those of the seed.
+
+    Raises:
+        DataError: if they cannot be as asked for.
+    """
     if index.splits is not None:
-        return index.splits
+        most = len(index.splits.train)
+        if num_queries is not None:
+            raise DataError(f"`queries` must not be given with official splits. Received: {num_queries}.")
+        if num_train is not None and not 1 <= num_train <= most:
+            raise DataError(f"`train_pairs` must be in 1..{most} (the official training set). Received: {num_train}.")
+        return dataclasses.replace(index.splits, train=index.splits.train[:num_train])
     try:
         return make_splits(len(index.ids), seed, num_queries=num_queries, num_train=num_train, is_query=index.is_query)
     except ValueError as error:

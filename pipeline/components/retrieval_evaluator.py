@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
 import tensorflow_transform as tft
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
@@ -113,8 +114,10 @@ def _measure_baseline(
     directory = Path(path_utils.serving_model_path(baseline_model.uri))
     try:
         query, database = (hash_split(directory, examples_uri, split) for split in (QUERY, DATABASE))
-    except (OSError, ValueError) as error:
-        return None, [f"the blessed model could not be measured on these data ({error})"]
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        # TensorFlow's, when vectors have another width, go on with the graph's nodes.
+        reason = str(error).partition("\n")[0]
+        return None, [f"the blessed model could not be measured on these data ({reason})"]
     seen = set(json.loads((directory / "assets.extra" / TRAIN_IDS_ASSET).read_text(encoding="utf-8")))
     remarks = []
     if seen.intersection(query_ids):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -134,6 +135,12 @@ def run_in_process(folder, monkeypatch, capfd, *flags):
 @pytest.mark.filterwarnings("ignore")
 def test_better_model_replaces_the_baseline_and_ruined_one_does_not(folder, monkeypatch, capfd):
     versions = folder / "root" / "serving_model" / "cmimh"
+    # All is cached, but a version that is gone must come back before it is said to be there.
+    shutil.rmtree(versions / "1")
+    code, said = run_in_process(folder, monkeypatch, capfd)
+    assert (code, outcomes(said)["Trainer"]) == (0, "cached"), said
+    assert [path.name for path in versions.iterdir()] == ["1"]
+
     code, said = run_in_process(folder, monkeypatch, capfd, "--epochs", "20")
     assert code == 0, said
     assert "the blessed model's" in said

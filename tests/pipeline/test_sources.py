@@ -68,6 +68,22 @@ def test_official_query_set_of_an_npz_is_kept(tmp_path):
     assert sorted(splits.query) == [0, 5]
 
 
+def test_official_splits_may_be_cut_to_fewer_training_pairs_only(tmp_path):
+    rows = np.arange(10)
+    marked = PairedData(np.eye(10), np.eye(10), is_query=rows < 2, is_train=rows > 5)
+    save_npz(tmp_path / "a.npz", marked)
+    index = open_source(str(tmp_path / "a.npz")).index()
+    assert index.splits is not None
+    whole, cut = (choose_splits(index, 0, None, num_train) for num_train in (None, 3))
+    assert sorted(whole.train) == [6, 7, 8, 9]
+    assert cut.train.tolist() == whole.train[:3].tolist()
+    assert sorted(cut.database) == sorted(whole.database)
+    with pytest.raises(DataError, match=r"`queries` must not be given with official splits. Received: 1."):
+        choose_splits(index, 0, 1, None)
+    with pytest.raises(DataError, match=r"`train_pairs` must be in 1..4 \(the official training set\). Received: 5."):
+        choose_splits(index, 0, None, 5)
+
+
 def test_csv_gives_pictures_captions_and_labels(tmp_path):
     write_picture(tmp_path / "p" / "a.png")
     write_picture(tmp_path / "p" / "b.png", 255)

@@ -34,6 +34,12 @@ def test_verdict(metrics, baseline, thresholds, blessed):
     assert judge(metrics, baseline, thresholds).blessed is blessed
 
 
+def test_too_few_queries_bless_nothing():
+    verdict = judge(unlabelled(1.0, num_queries=10), None, Thresholds())
+    assert not verdict.blessed
+    assert verdict.reasons[0] == "10 queries are too few to judge by RecallOne@10, which is 100 for any model"
+
+
 def test_reasons_say_what_was_compared():
     verdict = judge(labelled(0.3, 0.3), labelled(0.5, 0.5), Thresholds())
     assert verdict.reasons == [

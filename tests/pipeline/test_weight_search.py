@@ -5,7 +5,7 @@ import numpy as np
 from cmimh_tf.config import get_preset
 from cmimh_tf.data import PairedData
 from pipeline.dag import PipelineOptions, create_pipeline
-from pipeline.weight_search import training_pairs_first
+from pipeline.weight_search import _folder, training_pairs_first
 
 
 def components(**options):
@@ -24,6 +24,16 @@ def test_no_tuner_unless_asked_for():
     without = components()
     assert "Tuner" not in without
     assert "hyperparameters" not in without["Trainer"].inputs
+
+
+def test_corrected_labels_have_a_search_of_their_own():
+    features, labels = np.eye(4, dtype=np.float32), np.eye(4, dtype=np.uint8)
+
+    def folder(labels, num_train):
+        return _folder("tuning", get_preset("smoke"), PairedData(features, features, labels=labels), num_train)
+
+    assert folder(labels, 3) == folder(labels.copy(), 3)
+    assert len({folder(labels, 3), folder(labels[::-1], 3), folder(labels, 2)}) == 3
 
 
 def test_training_pairs_come_first_in_their_order():

@@ -25,7 +25,11 @@ class PlantedOptimum(keras_tuner.HyperModel):
         self.space = space
         self.fail = fail
         self.tried = []
+        self.forgotten = []
         self.optimum = OPTIMUM
+
+    def forget(self, values):
+        self.forgotten.append(self.space.overrides(values))
 
     def fit(self, hp, model=None, *, epochs=None):
         values = self.space.overrides(hp.values)

@@ -67,11 +67,16 @@ def test_built_model_can_be_trained_by_any_tuner(pool):
     assert model.hash_images(pool.image).shape == (300, 2)
 
 
-def test_checkpoints_are_gone_after_a_trial(pool, tmp_path):
+def test_a_trial_killed_before_its_result_is_known_trains_nothing_again(pool, tmp_path):
     space = make_space(TINY)
-    hypermodel = WeightHyperModel(space, pool, 200, trial_share=0.1, training_root=tmp_path / "training")
-    hypermodel.fit(space.hyperparameters())
-    assert not list((tmp_path / "training").rglob("fold_*"))
+    options = {"folds": 2, "trial_share": 0.1, "training_root": tmp_path / "training"}
+    hypermodel = WeightHyperModel(space, pool, 200, **options)
+    first = hypermodel.fit(space.hyperparameters())
+    again = WeightHyperModel(space, pool, 200, **options).fit(space.hyperparameters())
+    assert (first["steps"] > 0, again["steps"]) == (True, 0)
+    assert [first[name] for name in LABEL_FREE_CRITERIA] == [again[name] for name in LABEL_FREE_CRITERIA]
+    hypermodel.forget(space.hyperparameters().values)
+    assert list((tmp_path / "training").iterdir()) == []
 
 
 def test_halved_training_goes_on_from_its_checkpoint(pool, tmp_path):
