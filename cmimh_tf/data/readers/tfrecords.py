@@ -53,8 +53,10 @@ class TFRecordReader(PairReader):
         if stop <= start:
             return
         index = self.survey()
-        path = self.paths[[block[0] for block in index.blocks].index(start)]
-        expected = _shape_of(next(_examples(self.paths[0])))
+        # By both ends: an empty file has the same start as the one after it.
+        path = self.paths[index.blocks.index((start, stop))]
+        first = next(file for file, (begin, end) in zip(self.paths, index.blocks, strict=True) if end > begin)
+        expected = _shape_of(next(_examples(first)))
         for record, example in enumerate(_examples(path)):
             place = f"{path}, record {record}"
             try:
