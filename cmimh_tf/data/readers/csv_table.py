@@ -31,7 +31,8 @@ def _read(path: Path, modified_at: int) -> list[tuple[str, Row | DataError]]:
     before = csv.field_size_limit(_MOST_CHARACTERS)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
+            # Strict: a quote that is not closed would else take the pairs up to the next one into its field.
+            reader = csv.DictReader(file, strict=True)
             reader.fieldnames = [COLUMN_OF_ALIAS.get(name, name) for name in reader.fieldnames or []]
             check_header(list(reader.fieldnames), path)
             for row in reader:
@@ -40,7 +41,10 @@ def _read(path: Path, modified_at: int) -> list[tuple[str, Row | DataError]]:
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: must be UTF-8. Received: {error}.") from error
     except csv.Error as error:
-        raise DataError(f"{path}, line {len(rows) + 2}: must be CSV. Received: {error}.") from error
+        # The outer one counts up to the last whole row, the inner one up to the error.
+        first, last = reader.line_num + 1, reader.reader.line_num
+        lines = f"line {last}" if first == last else f"lines {first} to {last}"
+        raise DataError(f"{path}, {lines}: must be CSV. Received: {error}.") from error
     finally:
         csv.field_size_limit(before)
     return rows
