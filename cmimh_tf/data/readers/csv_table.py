@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cmimh_tf.data.readers.tables import COLUMN_OF_ALIAS, Row, TableReader, check_header
+from cmimh_tf.data.readers.tables import Row, TableReader, check_header, column_names
 from cmimh_tf.data.records import DataError
 
 # Python refuses fields beyond 128 KB; the longest captions of the web are longer.
@@ -33,7 +33,7 @@ def _read(path: Path, modified_at: int) -> list[tuple[str, Row | DataError]]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             # Strict: a quote that is not closed would else take the pairs up to the next one into its field.
             reader = csv.DictReader(file, strict=True)
-            reader.fieldnames = [COLUMN_OF_ALIAS.get(name, name) for name in reader.fieldnames or []]
+            reader.fieldnames = column_names(reader.fieldnames or [], path)
             check_header(list(reader.fieldnames), path)
             for row in reader:
                 place = f"{path}, line {reader.line_num}"
