@@ -31,3 +31,21 @@ def test_files_that_are_all_empty_are_refused(tmp_path):
         write_records(tmp_path / f"part-{number}.tfrecord", [])
     with pytest.raises(DataError, match=r"must hold at least one tf.Example. Received: 2 empty files"):
         list(open_records(str(tmp_path)))
+
+
+def test_ids_may_be_integers(tmp_path):
+    write_records(tmp_path / "a.tfrecord", [7, "b", 0, None])
+    assert open_records(str(tmp_path / "a.tfrecord")).index().ids == ["7", "b", "0", "3"]
+
+
+@pytest.mark.parametrize(
+    ("item_id", "message"),
+    [
+        (1.5, r"a.tfrecord, record 1: `id` must be a string or an int64. Received: 1.5"),
+        (b"\xff", r"a.tfrecord, record 1: `id` must be UTF-8. Received: b'\\xff'"),
+    ],
+)
+def test_id_of_another_kind_is_refused(tmp_path, item_id, message):
+    write_records(tmp_path / "a.tfrecord", ["a", item_id])
+    with pytest.raises(DataError, match=message):
+        open_records(str(tmp_path / "a.tfrecord")).index()

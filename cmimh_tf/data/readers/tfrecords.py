@@ -1,8 +1,9 @@
 """TFRecords of tf.Examples, with or without splits of their own.
 
-Keys: `image` or `image_bytes`, `text` or `caption`, optional `labels`, `id` and `split`. Files whose names begin with
-train, database and query, or that are in folders called so (or Split-train), are official splits; in others the key
-`split` may mark a record train, database or query, as the column of a table does. Without either the seed splits.
+Keys: `image` or `image_bytes`, `text` or `caption`, optional `labels`, `id` (a string or an int64) and `split`. Files
+whose names begin with train, database and query, or that are in folders called so (or Split-train), are official
+splits; in others the key `split` may mark a record train, database or query, as the column of a table does. Without
+either the seed splits.
 
 A folder that `python -m cmimh_tf.features` wrote also has a pairs.json, with the names of the labels' columns.
 """
@@ -76,8 +77,12 @@ def _survey(reader: TFRecordReader, modified_at: tuple[int, ...]) -> RecordIndex
     for path in reader.paths:
         start = len(ids)
         for record, example in enumerate(_examples(path)):
-            ids.append(_string(example, "id") or str(len(ids)))
             places.append(f"{path}, record {record}")
+            try:
+                ids.append(_id(example, places[-1]) or str(len(ids)))
+            except DataError as error:
+                problems.append(error)
+                ids.append(str(len(ids)))
             marks.append(_string(example, "split"))
             if marks[-1]:
                 try:
@@ -121,6 +126,20 @@ def _classes(reader: TFRecordReader) -> list[str] | None:
         return None
     description = json.loads(path.read_text(encoding="utf-8"))
     return description.get("classes") if isinstance(description, dict) else None
+
+
+def _id(example: Any, place: str) -> str:
+    """The record's own id, or "" where it has none."""
+    if "id" not in example.features.feature:
+        return ""
+    feature = example.features.feature["id"]
+    kind = feature.WhichOneof("kind")
+    values = getattr(feature, kind).value if kind else []
+    if not values:
+        return ""
+    if kind == "float_list":
+        raise DataError(f"{place}: `id` must be a string or an int64. Received: {values[0]}.")
+    return str(values[0]) if kind == "int64_list" else _decoded(values[0], "id", place)
 
 
 def _string(example: Any, name: str) -> str:
@@ -178,17 +197,17 @@ def _fields(example: Any, expected: dict[str, int], place: str) -> dict[str, Any
     if "image_bytes" in fields and "image" not in fields:
         check_picture(fields["image_bytes"], place)
     if "caption" in fields:
-        fields["caption"] = _caption(fields["caption"], place)
+        fields["caption"] = _decoded(fields["caption"], "caption", place)
         if "text" not in fields and not fields["caption"].strip():
             raise DataError(f"{place}: every pair must have a caption. Received: an empty `caption`.")
     return fields
 
 
-def _caption(encoded: bytes, place: str) -> str:
+def _decoded(encoded: bytes, name: str, place: str) -> str:
     try:
         return encoded.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{place}: `caption` must be UTF-8. Received: {encoded[:40]!r}.") from error
+        raise DataError(f"{place}: `{name}` must be UTF-8. Received: {encoded[:40]!r}.") from error
 
 
 def _numbers(feature: Any, name: str, place: str) -> np.ndarray:
