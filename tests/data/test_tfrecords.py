@@ -49,3 +49,26 @@ def test_id_of_another_kind_is_refused(tmp_path, item_id, message):
     write_records(tmp_path / "a.tfrecord", ["a", item_id])
     with pytest.raises(DataError, match=message):
         open_records(str(tmp_path / "a.tfrecord")).index()
+
+
+@pytest.mark.parametrize("folder", ["train", "Split-query", "database"])
+def test_one_folder_called_like_a_split_is_plain_data(tmp_path, folder):
+    write_records(tmp_path / folder / "pairs-00000-of-00002.tfrecord", "ab")
+    write_records(tmp_path / folder / "pairs-00001-of-00002.tfrecord", "cd")
+    for spec, ids in (("", "abcd"), ("pairs-00001-of-00002.tfrecord", "cd"), ("pairs-*", "abcd")):
+        index = open_records(str(tmp_path / folder / spec)).index()
+        assert index.splits is index.is_query is None
+        assert index.ids == list(ids)
+
+
+def test_folders_called_like_several_splits_are_these(tmp_path):
+    for folder, ids in {"train": "b", "database": "ab", "query": "q"}.items():
+        write_records(tmp_path / folder / "pairs.tfrecord", ids)
+    splits = open_records(str(tmp_path)).index().splits
+    assert [len(getattr(splits, name)) for name in ("train", "database", "query")] == [1, 2, 1]
+
+
+def test_files_of_one_split_by_their_own_names_are_refused(tmp_path):
+    write_records(tmp_path / "train" / "train-0.tfrecord", "ab")
+    with pytest.raises(DataError, match=r"the split database must not be empty"):
+        open_records(str(tmp_path / "train")).index()

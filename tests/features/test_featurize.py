@@ -96,6 +96,12 @@ def test_shards_hold_what_the_npz_does_and_say_what_they_are(table, shards, tmp_
     assert description["splits"] == {"query": 18, "train": 18, "database": 34}
 
 
+@pytest.mark.parametrize("name", ["train", "database", "query"])
+def test_folder_may_be_called_like_a_split(table, shards, tmp_path, name):
+    assert write(table, tmp_path / name) == NUM_PAIRS
+    assert open_records(str(tmp_path / name)).index().ids == open_records(str(shards)).index().ids
+
+
 def test_official_training_set_is_what_the_training_command_trains_on(shards, tmp_path, monkeypatch):
     class Stop(Exception):
         pass

@@ -1,9 +1,9 @@
 """TFRecords of tf.Examples, with or without splits of their own.
 
 Keys: `image` or `image_bytes`, `text` or `caption`, optional `labels`, `id` (a string or an int64) and `split`. Files
-whose names begin with train, database and query, or that are in folders called so (or Split-train), are official
-splits; in others the key `split` may mark a record train, database or query, as the column of a table does. Without
-either the seed splits.
+whose names begin with train, database and query, or that are in several folders called so (or Split-train), are
+official splits; in others the key `split` may mark a record train, database or query, as the column of a table does.
+Without either the seed splits.
 
 A folder that `python -m cmimh_tf.features` wrote also has a pairs.json, with the names of the labels' columns.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def _survey(reader: TFRecordReader, modified_at: tuple[int, ...]) -> RecordIndex
     rows_of: dict[str, list[int]] = {}
     marks: list[str] = []
     problems = _missing_shards(reader)
-    for path in reader.paths:
+    for path, split in zip(reader.paths, _splits_of(reader.paths), strict=True):
         start = len(ids)
         for record, example in enumerate(_examples(path)):
             places.append(f"{path}, record {record}")
@@ -91,7 +91,7 @@ def _survey(reader: TFRecordReader, modified_at: tuple[int, ...]) -> RecordIndex
                     problems.append(error)
         # An empty file holds no block, but the blocks tell which file to read.
         blocks.append((start, len(ids)))
-        rows_of.setdefault(_split_of(path) or "", []).extend(range(start, len(ids)))
+        rows_of.setdefault(split, []).extend(range(start, len(ids)))
     if not ids:
         raise DataError(f"{reader.spec}: must hold at least one tf.Example. Received: {len(reader.paths)} empty files.")
     if "" in rows_of:
@@ -161,9 +161,16 @@ def _examples(path: Path) -> Iterator[Any]:
         raise DataError(f"{path}, record {record}: must be a TFRecord of tf.Examples. Received: {error}.") from error
 
 
-def _split_of(path: Path) -> str | None:
-    match = _SPLIT_FILE.match(path.name) or _SPLIT_FOLDER.fullmatch(path.parent.name)
-    return match[1].lower() if match else None
+def _splits_of(paths: Sequence[Path]) -> list[str]:
+    """The split of each file, or "". Folders count only beside others: one called train may hold data of any kind."""
+    of_names = [_split(_SPLIT_FILE.match(path.name)) for path in paths]
+    of_folders = [_split(_SPLIT_FOLDER.fullmatch(path.parent.name)) for path in paths]
+    splits = [name or folder for name, folder in zip(of_names, of_folders, strict=True)]
+    return splits if len(set(splits)) > 1 else of_names
+
+
+def _split(match: re.Match[str] | None) -> str:
+    return match[1].lower() if match else ""
 
 
 def _shape_of(example: Any) -> dict[str, int]:
