@@ -102,6 +102,17 @@ def test_folder_may_be_called_like_a_split(table, shards, tmp_path, name):
     assert open_records(str(tmp_path / name)).index().ids == open_records(str(shards)).index().ids
 
 
+@pytest.mark.parametrize("first", ["database", "query"])
+def test_shards_of_one_split_alone_are_finished(tmp_path, first):
+    last = "query" if first == "database" else "database"
+    rows = [{"id": f"{row}", "image": [row, 1], "text": [1], "split": last if row > 5 else first} for row in range(9)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    names = {"image_features": "descriptor", "text_features": "bag_of_words"}
+    featurize(open_records(str(tmp_path / "a.jsonl")), tmp_path / "out", **names, pairs_per_shard=2)
+    data = load_vectors(open_records(str(tmp_path / "out")))
+    assert data.is_query.tolist() == [row["split"] == "query" for row in rows]
+
+
 def test_official_training_set_is_what_the_training_command_trains_on(shards, tmp_path, monkeypatch):
     class Stop(Exception):
         pass
