@@ -104,3 +104,20 @@ def test_widths_and_kinds_must_agree(tmp_path):
     found = check_source(open_records(str(path)))
     assert any("`image` must have one width. Received: 5 of width 1, 4 of width 2" in text for text in found.problems)
     assert any("`text` must be a vector in all records or in none" in text for text in found.problems)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize(("rows", "code"), [(10, 0), (2, 1)])
+def test_report_is_printed_where_the_sheet_cannot_be_written(tmp_path, capsys, as_json, rows, code):
+    (tmp_path / "file").write_bytes(b"")
+    path = write_pairs(tmp_path, rows)
+    arguments = argparse.Namespace(path=path, sheet=tmp_path / "file" / "a.png", no_sheet=False, seed=0, json=as_json)
+    assert run_check(arguments) == code
+    printed, told = capsys.readouterr()
+    if as_json:
+        assert (json.loads(printed)["records"], json.loads(printed)["contact_sheet"]) == (rows, None)
+    else:
+        assert printed.splitlines()[0].endswith(f"pairs: {rows} records")
+        assert "contact sheet" not in printed
+    # Before it is the progress, which ends in no line.
+    assert told.splitlines()[-1].startswith("the contact sheet must be writable. Received: ")
