@@ -73,12 +73,13 @@ def run_check(arguments: argparse.Namespace) -> int:
 def _draw_sheet(found: "SourceCheck", path: Path) -> Path | None:
     """Draws the sheet and returns its path, or tells why there is none: what was found must not be lost with it."""
     from cmimh_tf.data.contact_sheet import draw_contact_sheet
+    from cmimh_tf.data.records import DataError
 
     title = f"{found.name}: {len(found.samples)} of {found.num_records:,} pairs"
     try:
         draw_contact_sheet(path, found.samples, found.classes, title)
-    except OSError as error:
-        print(f"the contact sheet must be writable. Received: {error}", file=sys.stderr)
+    except (DataError, OSError) as error:
+        print(f"no contact sheet: {error}", file=sys.stderr)
         return None
     return path
 
