@@ -15,6 +15,7 @@ from cmimh_tf import train
 from cmimh_tf.data import load_npz
 from cmimh_tf.data.records import DataError, open_records
 from cmimh_tf.data.vector_pairs import load_vectors
+from cmimh_tf.features import __main__ as command
 from cmimh_tf.features import describe_pictures, shard_writer
 from cmimh_tf.features.featurize import featurize
 from cmimh_tf.features.pair_vectors import compute_vectors
@@ -255,6 +256,26 @@ def test_record_that_is_wrong_is_named_in_one_sentence(table, tmp_path):
     (tmp_path / "pairs.csv").write_text("\n".join(["id,image,text", *lines]))
     with pytest.raises(DataError, match=r"^\S*pairs.csv, line 32: `image` must be a file .* \(No such file[^\[]*\).$"):
         write(table, tmp_path / "out", data=str(tmp_path / "pairs.csv"))
+
+
+def test_disk_that_is_full_is_told_in_one_sentence(table, tmp_path, monkeypatch):
+    def write_nothing(self, record):
+        raise tf.errors.ResourceExhaustedError(None, None, "out/.tmp-1; No space left on device")
+
+    monkeypatch.setattr(tf.io.TFRecordWriter, "write", write_nothing)
+    with pytest.raises(DataError, match=r"^out/.tmp-1; No space left on device$"):
+        write(table, tmp_path / "out")
+
+
+def test_error_of_tensorflow_is_one_sentence_of_the_command(monkeypatch, capsys):
+    def fail(*_, **__):
+        raise tf.errors.PermissionDeniedError(None, None, "features; Permission denied")
+
+    monkeypatch.setattr("cmimh_tf.features.featurize.featurize", fail)
+    monkeypatch.setattr(sys, "argv", ["features", "--data", "synthetic", "--out", "features"])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    assert capsys.readouterr().err.splitlines()[-1] == "error: features; Permission denied"
 
 
 def test_record_with_another_width_is_named(tmp_path):
