@@ -258,13 +258,14 @@ def test_record_that_is_wrong_is_named_in_one_sentence(table, tmp_path):
         write(table, tmp_path / "out", data=str(tmp_path / "pairs.csv"))
 
 
-def test_disk_that_is_full_is_told_in_one_sentence(table, tmp_path, monkeypatch):
+def test_disk_that_is_full_is_told_in_one_sentence(table, tmp_path, monkeypatch, caplog):
     def write_nothing(self, record):
         raise tf.errors.ResourceExhaustedError(None, None, "out/.tmp-1; No space left on device")
 
     monkeypatch.setattr(tf.io.TFRecordWriter, "write", write_nothing)
     with pytest.raises(DataError, match=r"^out/.tmp-1; No space left on device$"):
         write(table, tmp_path / "out")
+    assert "Traceback" not in caplog.text
 
 
 def test_error_of_tensorflow_is_one_sentence_of_the_command(monkeypatch, capsys):
