@@ -2,9 +2,14 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cmimh_tf import command_line
+
+if TYPE_CHECKING:
+    from cmimh_tf.data.source_check import SourceCheck
 
 _EPILOG = """\
 examples:
@@ -48,24 +53,35 @@ def main() -> None:
 def run_check(arguments: argparse.Namespace) -> int:
     """Reads all records, prints what was found, draws the sheet."""
     from cmimh_tf.data.check_report import to_json, to_lines
-    from cmimh_tf.data.contact_sheet import draw_contact_sheet
     from cmimh_tf.data.records import open_records
     from cmimh_tf.data.source_check import check_source
 
     found = check_source(open_records(arguments.path), arguments.seed)
+    if not arguments.json:
+        print("\n".join(to_lines(found)), flush=True)
     sheet = None
     if found.samples and not arguments.no_sheet:
-        sheet = arguments.sheet or Path(f"{found.name}-contact-sheet.png")
-        title = f"{found.name}: {len(found.samples)} of {found.num_records:,} pairs"
-        draw_contact_sheet(sheet, found.samples, found.classes, title)
+        sheet = _draw_sheet(found, arguments.sheet or Path(f"{found.name}-contact-sheet.png"))
     if arguments.json:
         content = {**to_json(found), "contact_sheet": None if sheet is None else str(sheet)}
         print(json.dumps(content, indent=2, ensure_ascii=False))
-    else:
-        print("\n".join(to_lines(found)))
-        if sheet is not None:
-            print(f"contact sheet: {sheet}")
+    elif sheet is not None:
+        print(f"contact sheet: {sheet}")
     return 0 if found.can_train else 1
+
+
+def _draw_sheet(found: "SourceCheck", path: Path) -> Path | None:
+    """Draws the sheet and returns its path, or tells why there is none: what was found must not be lost with it."""
+    from cmimh_tf.data.contact_sheet import draw_contact_sheet
+    from cmimh_tf.data.records import DataError
+
+    title = f"{found.name}: {len(found.samples)} of {found.num_records:,} pairs"
+    try:
+        draw_contact_sheet(path, found.samples, found.classes, title)
+    except (DataError, OSError) as error:
+        print(f"no contact sheet: {error}", file=sys.stderr)
+        return None
+    return path
 
 
 def run_prepare(arguments: argparse.Namespace) -> None:

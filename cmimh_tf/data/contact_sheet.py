@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import textwrap
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cmimh_tf.atomic import atomic_write
+from cmimh_tf.data.readers.pictures import opened_picture
 from cmimh_tf.data.records import PairRecord
 
 _COLUMNS = 4
@@ -28,6 +28,10 @@ def draw_contact_sheet(
         records: at least one.
         classes: names of the labels' columns, or None.
         title: above the cells.
+
+    Raises:
+        DataError: naming the record whose picture cannot be shown.
+        OSError: if the PNG cannot be written.
     """
     from matplotlib.figure import Figure
 
@@ -49,9 +53,7 @@ def draw_contact_sheet(
 def _picture(record: PairRecord) -> np.ndarray:
     """A decoded picture, or a vector as a block of grey stripes."""
     if record.image_bytes is not None and record.image is None:
-        from PIL import Image
-
-        with Image.open(io.BytesIO(record.image_bytes)) as opened:
+        with opened_picture(record.image_bytes, record.place) as opened:
             return np.asarray(opened.convert("RGB"))
     assert record.image is not None  # A record has one of the two.
     rows = max(1, int(np.sqrt(len(record.image))))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cmimh_tf.data.progress import with_progress
+from cmimh_tf.data.readers.pictures import opened_picture
 from cmimh_tf.data.records import DataError, PairReader, PairRecord, RecordIndex
 from cmimh_tf.data.splits import make_splits
 
@@ -105,19 +105,27 @@ class SourceCheck:
     problems: list[str] = field(default_factory=list)
     samples: list[PairRecord] = field(default_factory=list, repr=False)
     classes: list[str] | None = None
+    _told: set[str] = field(default_factory=set, repr=False)
 
     @property
     def can_train(self) -> bool:
         return not self.num_problems and self.splits is not None
 
     def add_problem(self, problem: Any) -> None:
-        if str(problem) in self.problems:
+        # What the survey found is found again when the record is read.
+        if str(problem) in self._told:
             return
+        self._told.add(str(problem))
         self.num_problems += 1
         if len(self.problems) < MOST_NAMED:
             self.problems.append(str(problem))
 
     def add_record(self, record: PairRecord) -> None:
+        """Counts a record.
+
+        Raises:
+            DataError: if its picture cannot be opened; nothing of it is counted then.
+        """
         if record.image is not None:
             _add_vector(self.image, record.image, record.place)
         elif record.image_bytes is not None:
@@ -158,10 +166,13 @@ def check_source(reader: PairReader, seed: int = 0, num_samples: int = 12) -> So
             if not is_used[row]:
                 continue
             found.num_records += 1
-            if isinstance(record, DataError):
-                found.add_problem(record)
+            try:
+                if isinstance(record, DataError):
+                    raise record
+                found.add_record(record)
+            except DataError as problem:
+                found.add_problem(problem)
                 continue
-            found.add_record(record)
             good += 1
             # Reservoir sampling: every record has the same chance, whatever their number.
             if len(found.samples) < num_samples:
@@ -180,12 +191,11 @@ def _add_vector(modality: Modality, vector: np.ndarray, place: str) -> None:
 
 
 def _add_picture(modality: Modality, picture: bytes, place: str) -> None:
-    from PIL import Image
-
+    with opened_picture(picture, place) as opened:
+        picture_format, size = opened.format or "unknown", opened.size
     modality.raw += 1
-    with Image.open(io.BytesIO(picture)) as opened:
-        modality.formats[opened.format or "unknown"] += 1
-        modality.add_size(opened.size)
+    modality.formats[picture_format] += 1
+    modality.add_size(size)
     modality.duplicates.add(picture, place)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from cmimh_tf.atomic import atomic_write
 from cmimh_tf.data.records import DataError, PairReader
-from cmimh_tf.data.vector_pairs import checked_vectors, official_marks, with_trace
+from cmimh_tf.data.vector_pairs import checked_vectors, official_marks, shown_caption, with_trace
 
 _STREAMED = ("image", "text", "labels")
 _COPY_BYTES = 1 << 20
@@ -62,7 +62,7 @@ def _spread(reader: PairReader, rows: Mapping[str, IO[bytes]]) -> tuple[dict[str
     widths: dict[str, int] = {}
     for record in checked_vectors(reader):
         ids.append(record.id)
-        captions.append(record.caption or "")
+        captions.append(shown_caption(record))
         for name in ("image", "text"):
             vector = np.asarray(getattr(record, name), np.float32)
             widths[name] = len(vector)

@@ -10,12 +10,15 @@ import numpy as np
 from cmimh_tf.data.paired import PairedData
 from cmimh_tf.data.records import DataError, PairReader, PairRecord, RecordIndex
 
+# NumPy gives every string of an array the room of the longest, four bytes a character.
+MOST_CAPTION_CHARACTERS = 1000
+
 
 def load_vectors(reader: PairReader) -> PairedData:
     """All pairs of a source of vectors. Official splits become `is_query` and `is_train`.
 
     A vector that is all 0, such as the tags of a picture without one of the common tags, gets the smallest trace:
-    `PairedData` refuses zero rows, which are missing data elsewhere.
+    `PairedData` refuses zero rows, which are missing data elsewhere. Captions are cut as by `shown_caption`.
 
     Raises:
         DataError: naming the first record that has no vector, or one of another width.
@@ -25,7 +28,7 @@ def load_vectors(reader: PairReader) -> PairedData:
         columns["image"].append(record.image)
         columns["text"].append(record.text)
         columns["ids"].append(record.id)
-        columns["captions"].append(record.caption or "")
+        columns["captions"].append(shown_caption(record))
         if record.labels is not None:
             columns["labels"].append(record.labels)
     index = reader.index()
@@ -64,6 +67,11 @@ def checked_vectors(reader: PairReader) -> Iterator[PairRecord]:
                     f"{len(vector)}."
                 )
         yield record
+
+
+def shown_caption(record: PairRecord) -> str:
+    """The first `MOST_CAPTION_CHARACTERS` of the caption, or "": beside a vector it is only there to be shown."""
+    return (record.caption or "")[:MOST_CAPTION_CHARACTERS]
 
 
 def official_marks(index: RecordIndex) -> tuple[np.ndarray | None, np.ndarray | None]:

@@ -7,8 +7,10 @@ they would compute beside the next one. TensorFlow's own threads use all process
 from __future__ import annotations
 
 import importlib.util
+import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -32,5 +34,17 @@ def run_on_beam(task: Callable[[Any], None], items: Sequence[Any]) -> None:
 
     # Without `flags` it would take the command's own.
     options = PipelineOptions(flags=[], runner="DirectRunner", direct_running_mode="in_memory", direct_num_workers=1)
-    with beam.Pipeline(options=options) as root:
+    with _quiet_errors(), beam.Pipeline(options=options) as root:
         root | "Items" >> beam.Create(items) | "Work" >> beam.Map(task)
+
+
+@contextmanager
+def _quiet_errors() -> Iterator[None]:
+    """Keeps Beam from printing the traceback of an error that it also raises."""
+    logger = logging.getLogger("apache_beam.runners.common")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -103,7 +103,9 @@ def _facts(
 ) -> dict[str, Any]:
     """What pairs.json says of finished shards."""
     shards = [shard for portion in portions for shard in portion.shards]
-    widths = vector_widths(next(iter(open_records(str(folder.path / shards[0].name)))))
+    first = open_records(str(folder.path / shards[0].name))
+    # `survey`, not `index`: a shard may hold only queries, or none, which is wrong in data but not in a part of them.
+    widths = vector_widths(next(first.read(*first.survey().blocks[0])))
     marks = split_marks(index)
     return {
         "pairs": sum(shard.num_pairs for shard in shards),

@@ -41,9 +41,12 @@ class WorkerNotes:
     @contextmanager
     def keep_error(self) -> Iterator[None]:
         """Keeps the sentence of an error that a user can cure: Beam buries it in a traceback, or loses its type."""
+        # Late: TensorFlow takes seconds to import, and its errors are no OSErrors, not even that of a full disk.
+        import tensorflow as tf
+
         try:
             yield
-        except _CURABLE as error:
+        except (*_CURABLE, tf.errors.OpError) as error:
             (self.folder / _ERROR_FILE).write_text(str(error), encoding="utf-8")
             raise
 

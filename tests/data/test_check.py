@@ -6,12 +6,14 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from cmimh_tf.data.__main__ import run_check
 from cmimh_tf.data.check_report import to_lines
+from cmimh_tf.data.contact_sheet import draw_contact_sheet
 from cmimh_tf.data.files import save_npz
 from cmimh_tf.data.paired import PairedData
-from cmimh_tf.data.records import open_records
+from cmimh_tf.data.records import DataError, PairRecord, open_records
 from cmimh_tf.data.source_check import check_source
 
 
@@ -104,3 +106,47 @@ def test_widths_and_kinds_must_agree(tmp_path):
     found = check_source(open_records(str(path)))
     assert any("`image` must have one width. Received: 5 of width 1, 4 of width 2" in text for text in found.problems)
     assert any("`text` must be a vector in all records or in none" in text for text in found.problems)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize(("rows", "code"), [(10, 0), (2, 1)])
+def test_report_is_printed_where_the_sheet_cannot_be_written(tmp_path, capsys, as_json, rows, code):
+    (tmp_path / "file").write_bytes(b"")
+    path = write_pairs(tmp_path, rows)
+    arguments = argparse.Namespace(path=path, sheet=tmp_path / "file" / "a.png", no_sheet=False, seed=0, json=as_json)
+    assert run_check(arguments) == code
+    printed, told = capsys.readouterr()
+    if as_json:
+        assert (json.loads(printed)["records"], json.loads(printed)["contact_sheet"]) == (rows, None)
+    else:
+        assert printed.splitlines()[0].endswith(f"pairs: {rows} records")
+        assert "contact sheet" not in printed
+    # Before it is the progress, which ends in no line.
+    assert told.splitlines()[-1].startswith("no contact sheet: ")
+
+
+def test_picture_that_is_too_large_is_a_problem_of_its_record(tmp_path, monkeypatch):
+    path = write_pairs(tmp_path)
+    (tmp_path / "4.png").write_bytes(tf.io.encode_png(np.zeros((50, 50, 3), np.uint8)).numpy())
+    # PIL refuses twice as many; one picture of 50 x 50 stands for one of 15,000 x 15,000.
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    found = check_source(open_records(path))
+    assert (found.num_records, found.num_problems, found.image.raw, found.text.raw) == (10, 1, 9, 9)
+    assert "pairs.csv, line 6: `image` must be a picture that can be shown. Received: " in found.problems[0]
+    assert "2500 pixels" in found.problems[0]
+    assert len(found.samples) == 9
+
+
+def test_sheet_names_a_picture_that_is_too_large(tmp_path, monkeypatch):
+    picture = tf.io.encode_png(np.zeros((50, 50, 3), np.uint8)).numpy()
+    record = PairRecord("a", "pairs.csv, line 2", image_bytes=picture, caption="x")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(DataError, match=r"pairs.csv, line 2: `image` must be a picture that can be shown"):
+        draw_contact_sheet(tmp_path / "sheet.png", [record], None, "title")
+
+
+def test_each_problem_is_counted_once(tmp_path):
+    change = {line: f"{line}.png,,x" for line in range(2, 32)}
+    found = check_source(open_records(write_pairs(tmp_path, rows=40, change=change)))
+    assert found.num_problems == 30
+    assert len(found.problems) == 20

@@ -76,3 +76,15 @@ def test_official_training_set_of_an_npz_reaches_the_pipeline(tmp_path):
     save_npz(tmp_path / "a.npz", PairedData(np.ones((4, 1)), np.ones((4, 1)), **marks))
     splits = open_records(str(tmp_path / "a.npz")).index().splits
     assert [getattr(splits, name).tolist() for name in ("train", "database", "query")] == [[2], [1, 2, 3], [0]]
+
+
+def test_long_captions_are_cut(tmp_path):
+    captions = ["é" * 200_000, "A dog"]
+    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
+        for row, caption in enumerate(captions):
+            features = {"id": str(row), "image": np.ones(2), "text": np.ones(3), "caption": caption}
+            writer.write(make_example(features).SerializeToString())
+    reader = open_records(str(tmp_path / "a.tfrecord"))
+    write_vectors(reader, tmp_path / "a.npz")
+    for data in (load_vectors(reader), load_npz(tmp_path / "a.npz")):
+        assert data.captions.tolist() == ["é" * 1000, "A dog"]

@@ -15,6 +15,7 @@ from cmimh_tf import train
 from cmimh_tf.data import load_npz
 from cmimh_tf.data.records import DataError, open_records
 from cmimh_tf.data.vector_pairs import load_vectors
+from cmimh_tf.features import __main__ as command
 from cmimh_tf.features import describe_pictures, shard_writer
 from cmimh_tf.features.featurize import featurize
 from cmimh_tf.features.pair_vectors import compute_vectors
@@ -94,6 +95,23 @@ def test_shards_hold_what_the_npz_does_and_say_what_they_are(table, shards, tmp_
     assert description["image"] == {"features": "descriptor@1", "width": 572}
     assert (description["pairs"], description["shards"], description["labels"]) == (NUM_PAIRS, 4, 2)
     assert description["splits"] == {"query": 18, "train": 18, "database": 34}
+
+
+@pytest.mark.parametrize("name", ["train", "database", "query"])
+def test_folder_may_be_called_like_a_split(table, shards, tmp_path, name):
+    assert write(table, tmp_path / name) == NUM_PAIRS
+    assert open_records(str(tmp_path / name)).index().ids == open_records(str(shards)).index().ids
+
+
+@pytest.mark.parametrize("first", ["database", "query"])
+def test_shards_of_one_split_alone_are_finished(tmp_path, first):
+    last = "query" if first == "database" else "database"
+    rows = [{"id": f"{row}", "image": [row, 1], "text": [1], "split": last if row > 5 else first} for row in range(9)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    names = {"image_features": "descriptor", "text_features": "bag_of_words"}
+    featurize(open_records(str(tmp_path / "a.jsonl")), tmp_path / "out", **names, pairs_per_shard=2)
+    data = load_vectors(open_records(str(tmp_path / "out")))
+    assert data.is_query.tolist() == [row["split"] == "query" for row in rows]
 
 
 def test_official_training_set_is_what_the_training_command_trains_on(shards, tmp_path, monkeypatch):
@@ -238,6 +256,27 @@ def test_record_that_is_wrong_is_named_in_one_sentence(table, tmp_path):
     (tmp_path / "pairs.csv").write_text("\n".join(["id,image,text", *lines]))
     with pytest.raises(DataError, match=r"^\S*pairs.csv, line 32: `image` must be a file .* \(No such file[^\[]*\).$"):
         write(table, tmp_path / "out", data=str(tmp_path / "pairs.csv"))
+
+
+def test_disk_that_is_full_is_told_in_one_sentence(table, tmp_path, monkeypatch, caplog):
+    def write_nothing(self, record):
+        raise tf.errors.ResourceExhaustedError(None, None, "out/.tmp-1; No space left on device")
+
+    monkeypatch.setattr(tf.io.TFRecordWriter, "write", write_nothing)
+    with pytest.raises(DataError, match=r"^out/.tmp-1; No space left on device$"):
+        write(table, tmp_path / "out")
+    assert "Traceback" not in caplog.text
+
+
+def test_error_of_tensorflow_is_one_sentence_of_the_command(monkeypatch, capsys):
+    def fail(*_, **__):
+        raise tf.errors.PermissionDeniedError(None, None, "features; Permission denied")
+
+    monkeypatch.setattr("cmimh_tf.features.featurize.featurize", fail)
+    monkeypatch.setattr(sys, "argv", ["features", "--data", "synthetic", "--out", "features"])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    assert capsys.readouterr().err.splitlines()[-1] == "error: features; Permission denied"
 
 
 def test_record_with_another_width_is_named(tmp_path):

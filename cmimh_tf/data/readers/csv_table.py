@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cmimh_tf.data.readers.tables import COLUMN_OF_ALIAS, Row, TableReader, check_header
+from cmimh_tf.data.readers.tables import Row, TableReader, check_header, column_names
 from cmimh_tf.data.records import DataError
 
 # Python refuses fields beyond 128 KB; the longest captions of the web are longer.
@@ -31,8 +31,9 @@ def _read(path: Path, modified_at: int) -> list[tuple[str, Row | DataError]]:
     before = csv.field_size_limit(_MOST_CHARACTERS)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            reader.fieldnames = [COLUMN_OF_ALIAS.get(name, name) for name in reader.fieldnames or []]
+            # Strict: a quote that is not closed would else take the pairs up to the next one into its field.
+            reader = csv.DictReader(file, strict=True)
+            reader.fieldnames = column_names(reader.fieldnames or [], path)
             check_header(list(reader.fieldnames), path)
             for row in reader:
                 place = f"{path}, line {reader.line_num}"
@@ -40,7 +41,10 @@ def _read(path: Path, modified_at: int) -> list[tuple[str, Row | DataError]]:
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: must be UTF-8. Received: {error}.") from error
     except csv.Error as error:
-        raise DataError(f"{path}, line {len(rows) + 2}: must be CSV. Received: {error}.") from error
+        # The outer one counts up to the last whole row, the inner one up to the error.
+        first, last = reader.line_num + 1, reader.reader.line_num
+        lines = f"line {last}" if first == last else f"lines {first} to {last}"
+        raise DataError(f"{path}, {lines}: must be CSV. Received: {error}.") from error
     finally:
         csv.field_size_limit(before)
     return rows

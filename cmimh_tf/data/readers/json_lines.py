@@ -48,4 +48,7 @@ def _parse(line: bytes, place: str) -> Row | DataError:
         return DataError(f"{place}: must be one JSON object. Received: {line[:60]!r} ({error}).")
     if not isinstance(row, dict):
         return DataError(f"{place}: must be one JSON object. Received: {line[:60]!r}.")
-    return with_columns(row)
+    try:
+        return with_columns(row, place)
+    except DataError as error:
+        return error

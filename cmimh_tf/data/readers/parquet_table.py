@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cmimh_tf.data.readers.tables import COLUMN_OF_ALIAS, Row, TableReader, check_header, with_columns
+from cmimh_tf.data.readers.tables import COLUMNS, Row, TableReader, check_header, column_names, with_columns
 from cmimh_tf.data.records import DataError
-
-_COLUMNS = ("image", "text", "labels", "id", "split")
 
 
 @dataclass(frozen=True)
@@ -19,8 +17,9 @@ class ParquetReader(TableReader):
 
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, Row | DataError]]:
         with self._open() as file:
-            names = [name for name in file.schema_arrow.names if COLUMN_OF_ALIAS.get(name, name) in _COLUMNS]
-            check_header([COLUMN_OF_ALIAS.get(name, name) for name in file.schema_arrow.names], self.path)
+            columns = column_names(file.schema_arrow.names, self.path)
+            check_header(columns, self.path)
+            names = [name for name, column in zip(file.schema_arrow.names, columns, strict=True) if column in COLUMNS]
             first = 0
             for group in range(file.num_row_groups):
                 after = first + file.metadata.row_group(group).num_rows
@@ -36,7 +35,8 @@ class ParquetReader(TableReader):
         except Exception as error:  # Damaged bytes surface as errors of many kinds.
             raise DataError(f"{self.path}, row {first}: cannot be read, the file is damaged ({error}).") from error
         for row, values in enumerate(table.slice(start - first, stop - start).to_pylist(), start):
-            yield f"{self.path}, row {row}", with_columns(values)
+            place = f"{self.path}, row {row}"
+            yield place, with_columns(values, place)
 
     def _open(self) -> Any:
         if importlib.util.find_spec("pyarrow") is None:

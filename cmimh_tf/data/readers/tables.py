@@ -4,15 +4,16 @@
     images/000000000136.jpg,Two giraffes in a room with people.,giraffe|person
 
 Columns: `image` (or `file_name`), `text` (or `caption`), and optionally `labels`, `id` and `split` ("train", "database"
-or "query"). A picture is a path relative to the table's folder; in Parquet it may also be the encoded bytes. Where a
-format can hold lists, `image` and `text` may be vectors instead. Labels are names, joined by bars or as a list.
+or "query"). Two columns for one of these are refused. A picture is a path relative to the table's folder; in Parquet it
+may also be the encoded bytes. Where a format can hold lists, `image` and `text` may be vectors instead. Labels are
+names, joined by bars or as a list.
 """
 
 from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ from cmimh_tf.data.records import (
     repeated_ids,
 )
 
-COLUMN_OF_ALIAS = {"caption": "text", "file_name": "image"}
+COLUMNS = ("image", "text", "labels", "id", "split")
+_COLUMN_OF_ALIAS = {"caption": "text", "file_name": "image"}
 
 Row = Mapping[str, Any]
 
@@ -108,9 +110,28 @@ def check_vector(values: Any, name: str, place: str) -> np.ndarray:
     return vector
 
 
-def with_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """`row` with other names of a column changed to the column's."""
-    return {COLUMN_OF_ALIAS.get(name, name): value for name, value in row.items()}
+def column_names(names: Iterable[str], place: object) -> list[str]:
+    """`names` with other names of a column changed to the column's.
+
+    Args:
+        names: of a header, or of a row.
+        place: what it is called in an error.
+
+    Raises:
+        DataError: if two of them are the same column, of which one would be lost.
+    """
+    given = list(names)
+    columns = [_COLUMN_OF_ALIAS.get(name, name) for name in given]
+    for column in COLUMNS:
+        if columns.count(column) > 1:
+            same = ", ".join(name for name, of in zip(given, columns, strict=True) if of == column)
+            raise DataError(f"{place}: `{column}` must be one column. Received: {same}.")
+    return columns
+
+
+def with_columns(row: Row, place: object) -> dict[str, Any]:
+    """`row` under the names of `column_names`."""
+    return dict(zip(column_names(row, place), row.values(), strict=True))
 
 
 def check_header(names: list[str], path: Path) -> None:

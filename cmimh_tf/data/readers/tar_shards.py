@@ -12,7 +12,7 @@ import functools
 import io
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from cmimh_tf.data.records import (
 
 _PICTURES = ("jpg", "jpeg", "png", "gif", "bmp")
 _CAPTIONS = ("txt", "caption")
+_ABOUT = ("json", "cls")
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _survey(reader: TarReader, modified_at: tuple[int, ...]) -> tuple[RecordInde
                 # Keys need only be unique within their shard.
                 key = sample.key if len(reader.paths) == 1 else f"{path.name.split('.')[0]}/{sample.key}"
                 try:
-                    about = _about(archive, sample)
+                    about = _about(_contents(archive, sample, _ABOUT), sample.place)
                     classes.update(about["labels"])
                     ids.append(str(about.get("id") or key))
                 except DataError as error:
@@ -141,65 +142,70 @@ def _samples(archive: tarfile.TarFile, path: Path) -> list[Sample]:
     return samples
 
 
-def _bytes(archive: tarfile.TarFile, sample: Sample, extension: str) -> bytes:
-    offset, size = sample.parts[extension]
+def _contents(archive: tarfile.TarFile, sample: Sample, extensions: Collection[str | None]) -> dict[str, bytes]:
+    """What the sample has of `extensions`, read in order of offset: a step back in a gzip file unpacks it anew."""
     assert archive.fileobj is not None  # It was opened for reading.
-    archive.fileobj.seek(offset)
-    content = archive.fileobj.read(size)
-    if len(content) < size:
-        raise DataError(f"{sample.place}: the shard is truncated. Received: {len(content):,} of {size:,} bytes.")
-    return content
+    contents = {}
+    for extension, (offset, size) in sorted(sample.parts.items(), key=lambda part: part[1]):
+        if extension in extensions:
+            archive.fileobj.seek(offset)
+            contents[extension] = archive.fileobj.read(size)
+            if (read := len(contents[extension])) < size:
+                raise DataError(f"{sample.place}: the shard is truncated. Received: {read:,} of {size:,} bytes.")
+    return contents
 
 
-def _about(archive: tarfile.TarFile, sample: Sample) -> dict[str, Any]:
+def _about(contents: Mapping[str, bytes], place: str) -> dict[str, Any]:
     """What .json and .cls say, with `labels` as a list of names."""
     about: dict[str, Any] = {}
-    if "json" in sample.parts:
+    if "json" in contents:
         try:
-            about = json.loads(_bytes(archive, sample, "json"))
+            about = json.loads(contents["json"])
         except ValueError as error:
-            raise DataError(f"{sample.place}: .json must be a JSON object. Received: {error}.") from error
+            raise DataError(f"{place}: .json must be a JSON object. Received: {error}.") from error
         if not isinstance(about, dict) or not isinstance(about.get("labels", []), list):
-            raise DataError(f"{sample.place}: .json must be an object with `labels` a list. Received: {about!r}.")
+            raise DataError(f"{place}: .json must be an object with `labels` a list. Received: {about!r}.")
     labels = [str(name) for name in about.get("labels", [])]
-    if "cls" in sample.parts:
-        labels.append(_text(archive, sample, "cls"))
+    if "cls" in contents:
+        labels.append(_text(contents, "cls", place))
     return {**about, "labels": labels}
 
 
-def _text(archive: tarfile.TarFile, sample: Sample, extension: str) -> str:
+def _text(contents: Mapping[str, bytes], extension: str, place: str) -> str:
     try:
-        return _bytes(archive, sample, extension).decode("utf-8").strip()
+        return contents[extension].decode("utf-8").strip()
     except UnicodeDecodeError as error:
-        raise DataError(f"{sample.place}: .{extension} must be UTF-8. Received: {error}.") from error
+        raise DataError(f"{place}: .{extension} must be UTF-8. Received: {error}.") from error
 
 
-def _vector(archive: tarfile.TarFile, sample: Sample, name: str) -> np.ndarray:
+def _vector(contents: Mapping[str, bytes], name: str, place: str) -> np.ndarray:
     try:
-        values = np.load(io.BytesIO(_bytes(archive, sample, f"{name}.npy")), allow_pickle=False)
+        values = np.load(io.BytesIO(contents[f"{name}.npy"]), allow_pickle=False)
     except ValueError as error:
-        raise DataError(f"{sample.place}: .{name}.npy must be an array of numbers. Received: {error}.") from error
-    return check_vector(values, name, sample.place)
+        raise DataError(f"{place}: .{name}.npy must be an array of numbers. Received: {error}.") from error
+    return check_vector(values, name, place)
 
 
 def _record(archive: tarfile.TarFile, sample: Sample, item_id: str, column_of: dict[str, int]) -> PairRecord:
-    about = _about(archive, sample)
-    fields: dict[str, Any] = {}
-    fields.update({name: _vector(archive, sample, name) for name in ("image", "text") if f"{name}.npy" in sample.parts})
+    place = sample.place
     picture = next((extension for extension in _PICTURES if extension in sample.parts), None)
-    if picture is not None:
-        fields["image_bytes"] = _bytes(archive, sample, picture)
-        check_picture(fields["image_bytes"], f"{sample.place}: .{picture}")
     caption = next((extension for extension in _CAPTIONS if extension in sample.parts), None)
-    text = _text(archive, sample, caption) if caption else str(about.get("caption") or about.get("text") or "").strip()
+    contents = _contents(archive, sample, {*_ABOUT, "image.npy", "text.npy", picture, caption})
+    about = _about(contents, place)
+    fields: dict[str, Any] = {}
+    fields.update({name: _vector(contents, name, place) for name in ("image", "text") if f"{name}.npy" in contents})
+    if picture is not None:
+        fields["image_bytes"] = contents[picture]
+        check_picture(fields["image_bytes"], f"{place}: .{picture}")
+    text = _text(contents, caption, place) if caption else str(about.get("caption") or about.get("text") or "").strip()
     if text:
         fields["caption"] = text
     received = ", ".join(f".{extension}" for extension in sample.parts)
     if "image" not in fields and "image_bytes" not in fields:
-        raise DataError(f"{sample.place}: every pair must have a picture. Received: {received}.")
+        raise DataError(f"{place}: every pair must have a picture. Received: {received}.")
     if "text" not in fields and "caption" not in fields:
-        raise DataError(f"{sample.place}: every pair must have a caption. Received: {received}.")
+        raise DataError(f"{place}: every pair must have a caption. Received: {received}.")
     if column_of:
         fields["labels"] = np.zeros(len(column_of), np.uint8)
         fields["labels"][[column_of[name] for name in about["labels"]]] = 1
-    return PairRecord(item_id, sample.place, **fields)
+    return PairRecord(item_id, place, **fields)

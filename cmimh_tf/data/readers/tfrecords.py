@@ -1,8 +1,9 @@
 """TFRecords of tf.Examples, with or without splits of their own.
 
-Keys: `image` or `image_bytes`, `text` or `caption`, optional `labels`, `id` and `split`. Files whose names begin with
-train, database and query, or that are in folders called so (or Split-train), are official splits; in others the key
-`split` may mark a record train, database or query, as the column of a table does. Without either the seed splits.
+Keys: `image` or `image_bytes`, `text` or `caption`, optional `labels`, `id` (a string or an int64) and `split`. Files
+whose names begin with train, database and query, or that are in several folders called so (or Split-train), are
+official splits; in others the key `split` may mark a record train, database or query, as the column of a table does.
+Without either the seed splits.
 
 A folder that `python -m cmimh_tf.features` wrote also has a pairs.json, with the names of the labels' columns.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,10 @@ class TFRecordReader(PairReader):
         if stop <= start:
             return
         index = self.survey()
-        path = self.paths[[block[0] for block in index.blocks].index(start)]
-        expected = _shape_of(next(_examples(self.paths[0])))
+        # By both ends: an empty file has the same start as the one after it.
+        path = self.paths[index.blocks.index((start, stop))]
+        first = next(file for file, (begin, end) in zip(self.paths, index.blocks, strict=True) if end > begin)
+        expected = _shape_of(next(_examples(first)))
         for record, example in enumerate(_examples(path)):
             place = f"{path}, record {record}"
             try:
@@ -71,11 +74,15 @@ def _survey(reader: TFRecordReader, modified_at: tuple[int, ...]) -> RecordIndex
     rows_of: dict[str, list[int]] = {}
     marks: list[str] = []
     problems = _missing_shards(reader)
-    for path in reader.paths:
+    for path, split in zip(reader.paths, _splits_of(reader.paths), strict=True):
         start = len(ids)
         for record, example in enumerate(_examples(path)):
-            ids.append(_string(example, "id") or str(len(ids)))
             places.append(f"{path}, record {record}")
+            try:
+                ids.append(_id(example, places[-1]) or str(len(ids)))
+            except DataError as error:
+                problems.append(error)
+                ids.append(str(len(ids)))
             marks.append(_string(example, "split"))
             if marks[-1]:
                 try:
@@ -84,7 +91,7 @@ def _survey(reader: TFRecordReader, modified_at: tuple[int, ...]) -> RecordIndex
                     problems.append(error)
         # An empty file holds no block, but the blocks tell which file to read.
         blocks.append((start, len(ids)))
-        rows_of.setdefault(_split_of(path) or "", []).extend(range(start, len(ids)))
+        rows_of.setdefault(split, []).extend(range(start, len(ids)))
     if not ids:
         raise DataError(f"{reader.spec}: must hold at least one tf.Example. Received: {len(reader.paths)} empty files.")
     if "" in rows_of:
@@ -121,6 +128,20 @@ def _classes(reader: TFRecordReader) -> list[str] | None:
     return description.get("classes") if isinstance(description, dict) else None
 
 
+def _id(example: Any, place: str) -> str:
+    """The record's own id, or "" where it has none."""
+    if "id" not in example.features.feature:
+        return ""
+    feature = example.features.feature["id"]
+    kind = feature.WhichOneof("kind")
+    values = getattr(feature, kind).value if kind else []
+    if not values:
+        return ""
+    if kind == "float_list":
+        raise DataError(f"{place}: `id` must be a string or an int64. Received: {values[0]}.")
+    return str(values[0]) if kind == "int64_list" else _decoded(values[0], "id", place)
+
+
 def _string(example: Any, name: str) -> str:
     given = example.features.feature[name].bytes_list.value if name in example.features.feature else []
     return given[0].decode() if given else ""
@@ -140,9 +161,16 @@ def _examples(path: Path) -> Iterator[Any]:
         raise DataError(f"{path}, record {record}: must be a TFRecord of tf.Examples. Received: {error}.") from error
 
 
-def _split_of(path: Path) -> str | None:
-    match = _SPLIT_FILE.match(path.name) or _SPLIT_FOLDER.fullmatch(path.parent.name)
-    return match[1].lower() if match else None
+def _splits_of(paths: Sequence[Path]) -> list[str]:
+    """The split of each file, or "". Folders count only beside others: one called train may hold data of any kind."""
+    of_names = [_split(_SPLIT_FILE.match(path.name)) for path in paths]
+    of_folders = [_split(_SPLIT_FOLDER.fullmatch(path.parent.name)) for path in paths]
+    splits = [name or folder for name, folder in zip(of_names, of_folders, strict=True)]
+    return splits if len(set(splits)) > 1 else of_names
+
+
+def _split(match: re.Match[str] | None) -> str:
+    return match[1].lower() if match else ""
 
 
 def _shape_of(example: Any) -> dict[str, int]:
@@ -176,17 +204,17 @@ def _fields(example: Any, expected: dict[str, int], place: str) -> dict[str, Any
     if "image_bytes" in fields and "image" not in fields:
         check_picture(fields["image_bytes"], place)
     if "caption" in fields:
-        fields["caption"] = _caption(fields["caption"], place)
+        fields["caption"] = _decoded(fields["caption"], "caption", place)
         if "text" not in fields and not fields["caption"].strip():
             raise DataError(f"{place}: every pair must have a caption. Received: an empty `caption`.")
     return fields
 
 
-def _caption(encoded: bytes, place: str) -> str:
+def _decoded(encoded: bytes, name: str, place: str) -> str:
     try:
         return encoded.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{place}: `caption` must be UTF-8. Received: {encoded[:40]!r}.") from error
+        raise DataError(f"{place}: `{name}` must be UTF-8. Received: {encoded[:40]!r}.") from error
 
 
 def _numbers(feature: Any, name: str, place: str) -> np.ndarray:
