@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection: requests in, under limits of size and time; answers out, in their order.
 
-The parser is httptools', the sockets, TLS and the end of the server are uvicorn's, which takes this class for its
-`http` option. Between the two there is nothing: behind ASGI each request costs a task, several coroutines and a dozen
+`RequestReader` reads, the sockets, TLS and the end of the server are uvicorn's, which takes this class for its `http`
+option. Between the two there is nothing: behind ASGI each request costs a task, several coroutines and a dozen
 dictionaries, and hashing one row is so little work that it showed in the throughput.
 """
 
@@ -16,11 +16,10 @@ from typing import cast
 import httptools
 import orjson
 
-from serving.server.errors import ServingError, invalid_argument
+from serving.server.errors import ServingError
 from serving.server.http_messages import Application, Cancel, Request, Response
+from serving.server.request_reader import RequestReader
 
-_MAX_HEADER_BYTES = 1 << 16
-_MAX_LENGTH_DIGITS = 18
 _KEEP_ALIVE_SECONDS = 75.0
 _LINGER_SECONDS = 2.0
 _LOOK_SECONDS = 0.25
@@ -44,18 +43,10 @@ class HttpConnection(asyncio.Protocol):
         connections: set[HttpConnection],
     ):
         self._application = application
-        self._max_body_bytes = max_body_bytes
         self._receive_seconds = receive_seconds
         self._connections = connections
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpRequestParser(self)
-        # What is being received.
-        self._receiving = self._has_headers = False
-        self._url = b""
-        self._headers: dict[bytes, bytes] = {}
-        self._body: list[bytes] = []
-        self._header_bytes = self._body_bytes = 0
-        self._started = 0.0
+        self._reader = RequestReader(max_body_bytes, self._receive, self._go_on)
         # What is being answered, and what has arrived before that was done.
         self._current: Request | None = None
         self._cancel: Cancel | None = None
@@ -81,22 +72,12 @@ class HttpConnection(asyncio.Protocol):
         if self._discarding:
             return
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserCallbackError as error:
-            if not isinstance(error.__context__, ServingError):
-                raise
-            self._refuse(error.__context__)
+            self._reader.feed(data)
         except httptools.HttpParserUpgrade:
             # Another protocol is offered, not demanded: the request itself was read and is answered.
             self._closing = True
-        except httptools.HttpParserError as error:
-            self._refuse(invalid_argument(f"Malformed HTTP request: {error}"))
-        else:
-            if self._receiving and not self._has_headers:
-                self._header_bytes += len(data)
-                if self._header_bytes > _MAX_HEADER_BYTES:
-                    message = f"The headers must have at most {_MAX_HEADER_BYTES} bytes. Received: more."
-                    self._refuse(ServingError("INVALID_ARGUMENT", message, 431))
+        except ServingError as error:
+            self._refuse(error)
 
     def eof_received(self) -> bool:
         # Who has said everything may still listen. Over TLS the end of one direction is the end of both.
@@ -112,7 +93,7 @@ class HttpConnection(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """For uvicorn: what has begun is answered, then the connection closes."""
-        if self._current is not None or self._receiving:
+        if self._current is not None or self._reader.receiving:
             self._closing = True
         else:
             self._close()
@@ -124,51 +105,13 @@ class HttpConnection(asyncio.Protocol):
         if self._discarding:
             if now - self._idle_since > _LINGER_SECONDS:
                 self._close()
-        elif self._receiving:
-            if now - max(self._started, self._idle_since) > self._receive_seconds:
+        elif self._reader.receiving:
+            if now - max(self._reader.started, self._idle_since) > self._receive_seconds:
                 self._refuse(ServingError("DEADLINE_EXCEEDED", "The request did not arrive in time.", 408))
         elif now - self._idle_since > _KEEP_ALIVE_SECONDS:
             self._close()
 
-    def on_message_begin(self) -> None:
-        """This and what follows is called by the parser."""
-        self._receiving, self._has_headers = True, False
-        self._started = time.perf_counter()
-        self._url, self._headers, self._body = b"", {}, []
-        self._header_bytes = self._body_bytes = 0
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
-
-    def on_headers_complete(self) -> None:
-        headers = self._headers
-        self._has_headers = True
-        length = headers.get(b"content-length", b"0")
-        # More digits than any limit has, and too many for Python to read as a number.
-        if len(length) > _MAX_LENGTH_DIGITS or int(length) > self._max_body_bytes:
-            raise self._too_large()
-        if b"expect" in headers and headers[b"expect"].lower() == b"100-continue" and self._current is None:
-            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def on_body(self, body: bytes) -> None:
-        self._body.append(body)
-        self._body_bytes += len(body)
-        if self._body_bytes > self._max_body_bytes:
-            raise self._too_large()
-
-    def on_message_complete(self) -> None:
-        self._receiving = False
-        request = Request(
-            self._parser.get_method().decode("ascii"),
-            self._url.partition(b"?")[0],
-            self._headers,
-            self._body[0] if len(self._body) == 1 else b"".join(self._body),
-            self._started,
-            self._parser.should_keep_alive(),
-        )
+    def _receive(self, request: Request) -> None:
         if self._current is None and self._writable:
             self._start(request)
         else:
@@ -177,6 +120,10 @@ class HttpConnection(asyncio.Protocol):
             if not self._paused and self._transport is not None:
                 self._paused = True
                 self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        if self._current is None:
+            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _start(self, request: Request) -> None:
         self._current = request
@@ -241,10 +188,6 @@ class HttpConnection(asyncio.Protocol):
     def _close(self) -> None:
         if self._transport is not None:
             self._transport.close()
-
-    def _too_large(self) -> ServingError:
-        message = f"The body must have at most {self._max_body_bytes} bytes. Received: more."
-        return ServingError("INVALID_ARGUMENT", message, 413)
 
 
 async def watch(connections: Collection[HttpConnection]) -> None:
