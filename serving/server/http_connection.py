@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Collection
 from typing import cast
 
-import httptools
 import orjson
 
 from serving.server.errors import ServingError
@@ -73,9 +72,6 @@ class HttpConnection(asyncio.Protocol):
             return
         try:
             self._reader.feed(data)
-        except httptools.HttpParserUpgrade:
-            # Another protocol is offered, not demanded: the request itself was read and is answered.
-            self._closing = True
         except ServingError as error:
             self._refuse(error)
 

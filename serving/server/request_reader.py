@@ -36,6 +36,7 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._has_headers = False
         self._url = b""
+        self._fields: list[tuple[bytes, bytes]] = []
         self._headers: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
         self._header_bytes = self._body_bytes = 0
@@ -47,13 +48,13 @@ class RequestReader:
             ServingError: INVALID_ARGUMENT for what is no request, with the status 413 or 431 for too much of one.
         """
         try:
-            self._parser.feed_data(data)
+            head_end = self._parse(data)
+            if head_end is not None:
+                self._ignore_offers(memoryview(data), head_end)
         except httptools.HttpParserCallbackError as error:
             if not isinstance(error.__context__, ServingError):
                 raise
             raise error.__context__ from None
-        except httptools.HttpParserUpgrade:
-            raise
         except httptools.HttpParserError as error:
             raise invalid_argument(f"Malformed HTTP request: {error}") from None
         if self.receiving and not self._has_headers:
@@ -64,19 +65,25 @@ class RequestReader:
 
     def on_message_begin(self) -> None:
         """This and what follows is called by the parser."""
+        # Still receiving, it is the same request again, without an offer.
+        if not self.receiving:
+            self.started = time.perf_counter()
         self.receiving, self._has_headers = True, False
-        self.started = time.perf_counter()
-        self._url, self._headers, self._body = b"", {}, []
+        self._url, self._fields, self._body = b"", [], []
         self._header_bytes = self._body_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
+        self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        headers = self._headers
+        if self._parser.should_upgrade():
+            if self._parser.get_method() == b"CONNECT":
+                raise invalid_argument("The method must not be CONNECT: this is no proxy. Received: CONNECT.")
+            return
+        headers = self._headers = {name.lower(): value for name, value in self._fields}
         self._has_headers = True
         length = headers.get(b"content-length", b"0")
         # More digits than any limit has, and too many for Python to read as a number.
@@ -92,6 +99,8 @@ class RequestReader:
             raise self._too_large()
 
     def on_message_complete(self) -> None:
+        if self._parser.should_upgrade():
+            return
         self.receiving = False
         self._receive(
             Request(
@@ -103,6 +112,29 @@ class RequestReader:
                 self._parser.should_keep_alive(),
             )
         )
+
+    def _parse(self, data: bytes | memoryview) -> int | None:
+        """Returns None, or where a head ends that offers another protocol; what is behind it was not read."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            return int(offer.args[0])
+        return None
+
+    def _ignore_offers(self, data: memoryview, head_end: int | None) -> None:
+        """Reads on after a head that offers another protocol, which a server may ignore (RFC 9110, 7.8).
+
+        The parser takes all that follows such a head for the other protocol. So a new one gets the same head without
+        the offer, and then the rest, in which there may be further offers.
+        """
+        while head_end is not None:
+            fields = [b"%b: %b\r\n" % field for field in self._fields if field[0].lower() != b"upgrade"]
+            request_line = (self._parser.get_method(), self._url, self._parser.get_http_version().encode("ascii"))
+            head = b"%b %b HTTP/%b\r\n%b\r\n" % (*request_line, b"".join(fields))
+            self._parser = httptools.HttpRequestParser(self)
+            self._parse(head)
+            data = data[head_end:]
+            head_end = self._parse(data)
 
     def _too_large(self) -> ServingError:
         message = f"The body must have at most {self._max_body_bytes} bytes. Received: more."
