@@ -43,16 +43,20 @@ class RestApplication:
         try:
             target = find_target(request.method, request.path)
             if target.method == "ready":
-                ready = self._service.is_ready()
-                exchange.finish(Response(200, b'{"ready": true}') if ready else Response(503, b'{"ready": false}'))
+                if self._service.is_ready():
+                    exchange.finish(Response(200, b'{"ready": true}'))
+                else:
+                    error = ServingError("UNAVAILABLE", "The server is not ready.")
+                    exchange.finish(Response(error.http_status, b'{"ready": false}'), error)
                 return None
+            if target.method == "predict":
+                exchange.model = target.model
             self._service.check_token(request.headers.get(b"authorization"))
-            exchange.model = target.model
             if target.method == "predict":
                 return self._predict(target, exchange)
             exchange.finish(self._describe(target))
-        except Exception as error:
-            exchange.fail(error)
+        except Exception as problem:
+            exchange.fail(problem)
         return None
 
     def _predict(self, target: Target, exchange: _Exchange) -> Cancel:
@@ -97,14 +101,14 @@ class RestApplication:
 
 
 class _Exchange:
-    """One request on its way to its answer, which is counted and logged."""
+    """One request on its way to its answer, which is logged, and counted if a `model` was to predict."""
 
     __slots__ = ("_respond", "_service", "model", "request", "request_id")
 
     def __init__(self, service: Service, request: Request, respond: Respond):
         self._service, self.request, self._respond = service, request, respond
         self.request_id = service.request_id(request.headers.get(b"x-request-id"))
-        self.model = ""
+        self.model: str | None = None
 
     def finish(self, response: Response, error: ServingError | None = None) -> None:
         request = self.request
