@@ -52,7 +52,8 @@ class HttpConnection(asyncio.Protocol):
         self._waiting: deque[Request] = deque()
         self._paused = False
         self._writable = True
-        # When the last answer went out; closing after the next one; nothing that arrives is read any more.
+        # When the last answer went out, or this end was closed; closing after the next answer; nothing that arrives is
+        # read any more.
         self._idle_since = time.perf_counter()
         self._closing = self._discarding = False
 
@@ -96,9 +97,13 @@ class HttpConnection(asyncio.Protocol):
 
     def look_at_clock(self, now: float) -> None:
         """Ends what has lasted too long, apart from the answer, whose time is the application's to limit."""
-        if self._current is not None:
+        if self._current is not None or self._transport is None:
             return
-        if self._discarding:
+        if self._transport.is_closing():
+            # It waits until what was written has been read, which may be never.
+            if now - self._idle_since > _KEEP_ALIVE_SECONDS:
+                self._transport.abort()
+        elif self._discarding:
             if now - self._idle_since > _LINGER_SECONDS:
                 self._close()
         elif self._reader.receiving:
@@ -183,6 +188,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _close(self) -> None:
         if self._transport is not None:
+            self._idle_since = time.perf_counter()
             self._transport.close()
 
 

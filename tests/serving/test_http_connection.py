@@ -135,6 +135,26 @@ def test_a_silent_connection_is_closed_and_one_that_waits_for_its_answer_is_not(
     exchange(test)
 
 
+@pytest.mark.parametrize("raw", [raw_request("GET", "/a"), raw_request("GET", "/a", b"", {"Connection": "close"})])
+def test_who_never_reads_the_answer_does_not_keep_the_connection(raw):
+    async def test(line):
+        line.wire.is_read = False
+        line.send(raw)
+        line.pass_time(76)
+        await asyncio.sleep(0)
+        assert line.wire.closed
+        if b"close" not in raw:
+            assert line.connections
+            line.pass_time(74)
+            await asyncio.sleep(0)
+            assert line.connections
+            line.pass_time(76)
+            await asyncio.sleep(0)
+        assert not line.connections
+
+    exchange(test)
+
+
 def test_all_connections_are_watched():
     async def test(line):
         line.send(b"GET")
