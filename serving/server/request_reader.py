@@ -39,7 +39,8 @@ class RequestReader:
         self._fields: list[tuple[bytes, bytes]] = []
         self._headers: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
-        self._header_bytes = self._body_bytes = 0
+        # Those of a line are counted when it ends; until then the reads that brought nothing else are.
+        self._header_bytes = self._body_bytes = self._line_bytes = 0
 
     def feed(self, data: bytes) -> None:
         """Takes what has arrived. After an error nothing more can be read.
@@ -47,6 +48,7 @@ class RequestReader:
         Raises:
             ServingError: INVALID_ARGUMENT for what is no request, with the status 413 or 431 for too much of one.
         """
+        self._line_bytes += len(data)
         try:
             head_end = self._parse(data)
             if head_end is not None:
@@ -57,11 +59,8 @@ class RequestReader:
             raise error.__context__ from None
         except httptools.HttpParserError as error:
             raise invalid_argument(f"Malformed HTTP request: {error}") from None
-        if self.receiving and not self._has_headers:
-            self._header_bytes += len(data)
-            if self._header_bytes > _MAX_HEADER_BYTES:
-                message = f"The headers must have at most {_MAX_HEADER_BYTES} bytes. Received: more."
-                raise ServingError("INVALID_ARGUMENT", message, 431)
+        if self.receiving and self._line_bytes > _MAX_HEADER_BYTES:
+            raise _too_long()
 
     def on_message_begin(self) -> None:
         """This and what follows is called by the parser."""
@@ -70,13 +69,17 @@ class RequestReader:
             self.started = time.perf_counter()
         self.receiving, self._has_headers = True, False
         self._url, self._fields, self._body = b"", [], []
-        self._header_bytes = self._body_bytes = 0
+        self._header_bytes = self._body_bytes = self._line_bytes = 0
 
     def on_url(self, url: bytes) -> None:
+        self._count_header(len(url))
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields.append((name, value))
+        self._count_header(len(name) + len(value) + len(b": \r\n"))
+        # What follows the body would overwrite what was said, and checked, before it.
+        if not self._has_headers:
+            self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._parser.should_upgrade():
@@ -93,6 +96,7 @@ class RequestReader:
             self._go_on()
 
     def on_body(self, body: bytes) -> None:
+        self._line_bytes = 0
         self._body.append(body)
         self._body_bytes += len(body)
         if self._body_bytes > self._max_body_bytes:
@@ -136,6 +140,17 @@ class RequestReader:
             data = data[head_end:]
             head_end = self._parse(data)
 
+    def _count_header(self, size: int) -> None:
+        self._line_bytes = 0
+        self._header_bytes += size
+        if self._header_bytes > _MAX_HEADER_BYTES:
+            raise _too_long()
+
     def _too_large(self) -> ServingError:
         message = f"The body must have at most {self._max_body_bytes} bytes. Received: more."
         return ServingError("INVALID_ARGUMENT", message, 413)
+
+
+def _too_long() -> ServingError:
+    message = f"The headers must have at most {_MAX_HEADER_BYTES} bytes. Received: more."
+    return ServingError("INVALID_ARGUMENT", message, 431)

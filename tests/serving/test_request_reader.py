@@ -70,3 +70,61 @@ def test_connect_is_refused_and_what_follows_is_not_read():
         assert (line.wire.written, line.echo.requests) == (b"", [])
 
     exchange(test)
+
+
+CHUNKED = b"POST /a HTTP/1.1\r\nHost: x\r\nX-Thing: real\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
+
+
+def test_trailers_are_no_headers():
+    async def test(line):
+        line.send(CHUNKED + b"X-Thing: forged\r\nX-Other: 1\r\n\r\n", raw_request("GET", "/b"))
+        assert [(await line.wire.answer()).body for _ in range(2)] == [b"/a abc", b"/b "]
+        first, second = line.echo.requests
+        assert first.headers == {b"host": b"x", b"x-thing": b"real", b"transfer-encoding": b"chunked"}
+        assert b"x-other" not in second.headers
+
+    exchange(test)
+
+
+LONG_LINES = [f"X-Thing-{number}: {'a' * 100}\r\n".encode() for number in range(2000)]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"GET / HTTP/1.1\r\n" + b"".join(LONG_LINES) + b"\r\n"],
+        [b"GET / HTTP/1.1\r\n", *LONG_LINES],
+        [b"GET / HTTP/1.1\r\nX-Thing: " + b"a" * 70_000 + b"\r\n\r\n"],
+        [b"GET / HTTP/1.1\r\nX-Thing: ", *[b"a" * 1000] * 70],
+        [CHUNKED + b"".join(LONG_LINES)],
+        [CHUNKED, *LONG_LINES],
+        [CHUNKED + b"X-Thing: ", *[b"a" * 1000] * 70],
+        [b"GET /", *[b"a" * 1000] * 70],
+    ],
+)
+def test_headers_and_trailers_are_limited_however_they_arrive(parts):
+    async def test(line):
+        line.send(*parts)
+        answer = await line.wire.answer()
+        assert (answer.status, answer.error) == (431, "The headers must have at most 65536 bytes. Received: more.")
+        assert (line.wire.written, line.echo.requests) == (b"", [])
+
+    exchange(test)
+
+
+@pytest.mark.parametrize("cut", [3, 20, 40])
+def test_what_follows_a_large_body_in_one_read_is_no_large_header(cut):
+    async def test(line):
+        body, raw = b"a" * 200_000, raw_request("GET", "/b")
+        line.send(raw_request("POST", "/a", body) + raw[:cut], raw[cut:])
+        assert [(await line.wire.answer()).body for _ in range(2)] == [b"/a " + body, b"/b "]
+
+    exchange(test, max_body_bytes=1_000_000)
+
+
+def test_a_body_in_many_reads_is_no_large_header():
+    async def test(line):
+        line.send(raw_request("POST", "/a", b"", {"Content-Length": "200000"}), *[b"a" * 1000] * 200)
+        assert (await line.wire.answer()).body == b"/a " + b"a" * 200_000
+
+    exchange(test, max_body_bytes=1_000_000)
