@@ -13,8 +13,6 @@ from collections import deque
 from collections.abc import Collection
 from typing import cast
 
-import orjson
-
 from serving.server.errors import ServingError
 from serving.server.http_messages import Application, Cancel, Request, Response
 from serving.server.request_reader import RequestReader
@@ -52,7 +50,7 @@ class HttpConnection(asyncio.Protocol):
         self._waiting: deque[Request] = deque()
         self._paused = False
         self._writable = True
-        # When the last answer went out, or this end was closed; closing after the next answer; nothing that arrives is
+        # When the last answer went out, or this end was closed; closing once nothing waits; nothing that arrives is
         # read any more.
         self._idle_since = time.perf_counter()
         self._closing = self._discarding = False
@@ -79,7 +77,7 @@ class HttpConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         # Who has said everything may still listen. Over TLS the end of one direction is the end of both.
         self._closing = True
-        return self._current is not None and self._transport is not None and self._transport.can_write_eof()
+        return self._is_busy() and self._transport is not None and self._transport.can_write_eof()
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -90,7 +88,7 @@ class HttpConnection(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """For uvicorn: what has begun is answered, then the connection closes."""
-        if self._current is not None or self._reader.receiving:
+        if self._is_busy() or self._reader.receiving:
             self._closing = True
         else:
             self._close()
@@ -103,17 +101,20 @@ class HttpConnection(asyncio.Protocol):
             # It waits until what was written has been read, which may be never.
             if now - self._idle_since > _KEEP_ALIVE_SECONDS:
                 self._transport.abort()
-        elif self._discarding:
+        elif self._discarding and not self._waiting:
             if now - self._idle_since > _LINGER_SECONDS:
                 self._close()
-        elif self._reader.receiving:
+        elif self._reader.receiving and not self._waiting:
             if now - max(self._reader.started, self._idle_since) > self._receive_seconds:
                 self._refuse(ServingError("DEADLINE_EXCEEDED", "The request did not arrive in time.", 408))
         elif now - self._idle_since > _KEEP_ALIVE_SECONDS:
             self._close()
 
+    def _is_busy(self) -> bool:
+        return self._current is not None or bool(self._waiting)
+
     def _receive(self, request: Request) -> None:
-        if self._current is None and self._writable:
+        if not self._is_busy() and self._writable:
             self._start(request)
         else:
             # Sent before the answer to the one before: it has to wait, and so has what follows it.
@@ -123,7 +124,7 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _go_on(self) -> None:
-        if self._current is None:
+        if not self._is_busy():
             self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _start(self, request: Request) -> None:
@@ -138,13 +139,11 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is None:
             return
         assert request is not None
-        if not request.keep_alive:
-            self._closing = True
-        self._send(response, with_body=request.method != "HEAD")
-        if self._discarding:
-            self._end_writing()
-        elif self._closing:
-            self._close()
+        is_last = not request.keep_alive or (self._closing and not self._waiting)
+        self._idle_since = time.perf_counter()
+        self._write(response.to_bytes(is_last, with_body=request.method != "HEAD"))
+        if is_last:
+            self._end()
         elif self._waiting:
             # Not at once: a thousand of them, each answered at once, would be a thousand calls deep.
             asyncio.get_running_loop().call_soon(self._next)
@@ -166,21 +165,23 @@ class HttpConnection(asyncio.Protocol):
         self._transport.resume_reading()
 
     def _refuse(self, error: ServingError) -> None:
-        """Answers what cannot be read as a request. Nothing after it can be read either."""
-        self._discarding = self._closing = True
+        """Answers what cannot be read as a request, after those before it. Nothing behind it can be read either."""
+        self._discarding = True
+        # Behind the end that a client has announced nothing is answered.
+        if self._transport is not None and not self._transport.is_closing():
+            self._receive(self._reader.unfinished(error))
+
+    def _end(self) -> None:
+        """After the last answer."""
         self._waiting.clear()
-        if self._current is None:
-            self._send(Response(error.http_status, orjson.dumps({"error": error.message})), with_body=True)
-            self._end_writing()
-
-    def _end_writing(self) -> None:
-        """Ends our direction only: closed while bytes still arrive, the connection would be reset, the answer lost."""
-        if self._transport is not None and not self._transport.is_closing() and self._transport.can_write_eof():
-            self._transport.write_eof()
-
-    def _send(self, response: Response, with_body: bool) -> None:
-        self._idle_since = time.perf_counter()
-        self._write(response.to_bytes(self._closing, with_body))
+        if not self._discarding:
+            self._close()
+        elif self._transport is not None and not self._transport.is_closing():
+            # Our direction only: closed while bytes still arrive, the connection would be reset, the answer lost.
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            if self._paused:
+                self._resume_reading()
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():

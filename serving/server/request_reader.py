@@ -62,6 +62,15 @@ class RequestReader:
         if self.receiving and self._line_bytes > _MAX_HEADER_BYTES:
             raise _too_long()
 
+    def unfinished(self, error: ServingError) -> Request:
+        """What has arrived of the request that is refused with this error."""
+        method, path = b"-", b"-"
+        if self.receiving and self._url:
+            method, path = self._parser.get_method(), self._url.partition(b"?")[0]
+        headers = {name.lower(): value for name, value in self._fields} if self.receiving else {}
+        started = self.started if self.receiving else time.perf_counter()
+        return Request(method.decode("ascii"), path, headers, b"", started, keep_alive=False, refusal=error)
+
     def on_message_begin(self) -> None:
         """This and what follows is called by the parser."""
         # Still receiving, it is the same request again, without an offer.

@@ -40,6 +40,10 @@ class RestApplication:
     def answer(self, request: Request, respond: Respond) -> Cancel | None:
         """Calls `respond` once: now, or for a prediction later, unless that is cancelled."""
         exchange = _Exchange(self._service, request, respond)
+        if request.refusal is not None:
+            exchange.model = _model_to_predict(request)
+            exchange.fail(request.refusal)
+            return None
         try:
             target = find_target(request.method, request.path)
             if target.method == "ready":
@@ -124,6 +128,14 @@ class _Exchange:
         headers = (_ERROR_HEADERS[error.code],) if error.code in _ERROR_HEADERS else ()
         body = orjson.dumps({"error": error.message})
         self.finish(Response(error.http_status, body, headers=headers), error)
+
+
+def _model_to_predict(request: Request) -> str | None:
+    try:
+        target = find_target(request.method, request.path)
+    except ServingError:
+        return None
+    return target.model if target.method == "predict" else None
 
 
 def unpacked_body(request: Request, limit: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 
 from serving.server.http_connection import HttpConnection
@@ -11,12 +12,15 @@ from tests.serving.http_exchange import Wire
 
 
 class Echo:
-    """Answers with the path and the body; `/later` when told to."""
+    """Answers with the path and the body; `/later` when told to; with the error what was refused."""
 
     def __init__(self):
         self.requests, self.later, self.cancelled = [], [], 0
 
     def answer(self, request, respond):
+        if request.refusal is not None:
+            error = request.refusal
+            return respond(Response(error.http_status, json.dumps({"error": error.message}).encode()))
         self.requests.append(request)
         response = Response(200, request.path + b" " + request.body, b"text/plain")
         if request.path != b"/later":

@@ -88,13 +88,32 @@ def test_what_is_no_request_is_refused_and_nothing_after_it_is_read(raw, status,
     exchange(test)
 
 
-def test_a_broken_request_behind_a_good_one_does_not_cost_its_answer():
+def test_a_broken_request_behind_good_ones_does_not_cost_their_answers():
     async def test(line):
-        line.send(raw_request("GET", "/later") + b"\x00\x01\r\n\r\n")
+        good = [raw_request("GET", path) for path in ("/later", "/1", "/2")]
+        line.send(b"".join(good) + b"\x00\x01\r\n\r\n" + raw_request("GET", "/3"))
         line.echo.later[0]()
+        answers = [await line.wire.answer() for _ in range(4)]
+        assert [answer.body for answer in answers[:3]] == [b"/later ", b"/1 ", b"/2 "]
+        assert [answer.headers.get("connection") for answer in answers] == [None, None, None, "close"]
+        assert answers[3].status == 400
+        assert "Malformed HTTP request" in answers[3].error
+        # What still arrives is read, and thrown away: unread, it would reset the connection.
+        assert (line.wire.ended, line.wire.reading, line.wire.written) == (True, True, b"")
+
+    exchange(test)
+
+
+@pytest.mark.parametrize("path", ["/a", "/later"])
+def test_what_follows_an_announced_end_is_ignored(path):
+    async def test(line):
+        line.send(raw_request("GET", path, b"", {"Connection": "close"}) + raw_request("GET", "/b"))
+        for answer in line.echo.later:
+            answer()
         answer = await line.wire.answer()
-        assert (answer.body, answer.headers["connection"]) == (b"/later ", "close")
-        assert line.wire.ended
+        assert (answer.body, answer.headers["connection"]) == (path.encode() + b" ", "close")
+        line.connection.resume_writing()
+        assert (line.wire.written, len(line.echo.requests)) == (b"", 1)
 
     exchange(test)
 
@@ -192,12 +211,12 @@ def test_a_client_that_hangs_up_cancels_its_request():
     exchange(test)
 
 
-def test_a_client_may_end_its_direction_and_still_get_its_answer():
+def test_a_client_may_end_its_direction_and_still_get_its_answers():
     async def test(line):
-        line.send(raw_request("GET", "/later"))
+        line.send(raw_request("GET", "/later") + raw_request("GET", "/1") + raw_request("GET", "/2"))
         assert line.connection.eof_received()
         line.echo.later[0]()
-        assert (await line.wire.answer()).status == 200
+        assert [(await line.wire.answer()).body for _ in range(3)] == [b"/later ", b"/1 ", b"/2 "]
         assert line.wire.closed
 
     exchange(test)
