@@ -19,6 +19,8 @@ import numpy as np
 from serving.transports import Endpoint, ServerError, connect
 
 RETRIED_STATUSES = (429, 503, "RESOURCE_EXHAUSTED", "UNAVAILABLE")
+# In base64 a third more, which stays below the 16 MB that the server takes.
+_MAX_BATCH_BYTES = 8 << 20
 
 
 class HashingClient:
@@ -31,7 +33,7 @@ class HashingClient:
         timeout: seconds for one request.
         retries: how often one is repeated when the server is busy (429), not available (503) or out of reach.
         backoff: seconds before the first repetition, doubled before each further one.
-        batch_rows: rows that one request carries.
+        batch_rows: rows that one request carries at most; fewer if they are long, together more than 8 MB.
         token: bearer token.
         certificate: PEM file of the authority that signed the server's certificate, if it is not a public one.
 
@@ -89,11 +91,7 @@ class HashingClient:
     def _hash(self, signature: str, rows: Sequence[bytes]) -> np.ndarray:
         if not rows:
             raise ValueError("There must be at least one row to hash. Received: none.")
-        codes = [
-            code
-            for start in range(0, len(rows), self._batch_rows)
-            for code in self._with_retries(signature, rows[start : start + self._batch_rows])
-        ]
+        codes = [code for batch in _batches(rows, self._batch_rows) for code in self._with_retries(signature, batch)]
         return np.frombuffer(b"".join(codes), np.uint8).reshape(len(rows), -1)
 
     def _with_retries(self, signature: str, rows: Sequence[bytes]) -> list[bytes]:
@@ -101,10 +99,23 @@ class HashingClient:
             try:
                 return self._transport.predict(signature, rows)
             except ServerError as error:
-                if attempt == self._retries or error.status not in RETRIED_STATUSES:
+                if attempt == self._retries or error.is_too_large or error.status not in RETRIED_STATUSES:
                     raise
             time.sleep(self._backoff * 2**attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _batches(rows: Sequence[bytes], max_rows: int) -> Iterator[list[bytes]]:
+    """The rows in their order, for one request each; a row that is too long for any goes alone."""
+    batch: list[bytes] = []
+    size = 0
+    for row in rows:
+        if batch and (len(batch) >= max_rows or size + len(row) > _MAX_BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(row)
+        size += len(row)
+    yield batch
 
 
 def _row_bytes(vectors: np.ndarray) -> list[bytes]:

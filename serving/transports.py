@@ -24,11 +24,13 @@ class ServerError(Exception):
 
     Attributes:
         status: the HTTP status, or the name of the gRPC code.
+        is_too_large: whether the request was, so that it would be refused again.
     """
 
-    def __init__(self, status: int | str, message: str):
+    def __init__(self, status: int | str, message: str, is_too_large: bool = False):
         super().__init__(f"{status}: {message}")
         self.status = status
+        self.is_too_large = is_too_large
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class _RestTransport:
         except self._unreachable as error:
             raise ServerError(503, f"{self._address} cannot be reached: {error}") from error
         if response.status_code != 200:
-            raise ServerError(response.status_code, _error_text(response))
+            status = response.status_code
+            raise ServerError(status, _error_text(response), is_too_large=status == 413)
         return [base64.b64decode(row["code_bytes"]["b64"]) for row in response.json()["predictions"]]
 
     def close(self) -> None:
@@ -143,7 +146,9 @@ class _GrpcTransport:
         try:
             response = self._stub.Predict(request, timeout=self._timeout, metadata=self._metadata)
         except self._failed as error:
-            raise ServerError(error.code().name, error.details()) from error
+            # A full queue and a message beyond gRPC's limit have one code; only the words tell them apart.
+            is_too_large = "message larger than max" in (error.details() or "")
+            raise ServerError(error.code().name, error.details(), is_too_large) from error
         return list(response.outputs["code_bytes"].string_val)
 
     def close(self) -> None:

@@ -160,8 +160,9 @@ class Batcher:
         if not self._free_threads:
             return
         batch = self._next_batch(queue)
-        if not queue.tasks:
-            self._queues.pop(runner, None)
+        # This call may be a late one for a queue that has left, and the runner may have a new queue since.
+        if not queue.tasks and self._queues.get(runner) is queue:
+            del self._queues[runner]
         if batch:
             rows = sum([task.rows for task in batch])
             self._running.update(batch)

@@ -48,7 +48,7 @@ class _Answering:
             error = problem
         except Exception as problem:
             error = from_exception(problem)
-        model = request.model_spec.name
+        model = request.model_spec.name if name == "Predict" else None
         self._service.finish(request_id, model, "GRPC", (name, b""), error, time.perf_counter() - started)
         if error is not None:
             await _abort(context, error)

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection: requests in, under limits of size and time; answers out, in their order.
 
-The parser is httptools', the sockets, TLS and the end of the server are uvicorn's, which takes this class for its
-`http` option. Between the two there is nothing: behind ASGI each request costs a task, several coroutines and a dozen
+`RequestReader` reads, the sockets, TLS and the end of the server are uvicorn's, which takes this class for its `http`
+option. Between the two there is nothing: behind ASGI each request costs a task, several coroutines and a dozen
 dictionaries, and hashing one row is so little work that it showed in the throughput.
 """
 
@@ -13,14 +13,10 @@ from collections import deque
 from collections.abc import Collection
 from typing import cast
 
-import httptools
-import orjson
-
-from serving.server.errors import ServingError, invalid_argument
+from serving.server.errors import ServingError
 from serving.server.http_messages import Application, Cancel, Request, Response
+from serving.server.request_reader import RequestReader
 
-_MAX_HEADER_BYTES = 1 << 16
-_MAX_LENGTH_DIGITS = 18
 _KEEP_ALIVE_SECONDS = 75.0
 _LINGER_SECONDS = 2.0
 _LOOK_SECONDS = 0.25
@@ -44,25 +40,18 @@ class HttpConnection(asyncio.Protocol):
         connections: set[HttpConnection],
     ):
         self._application = application
-        self._max_body_bytes = max_body_bytes
         self._receive_seconds = receive_seconds
         self._connections = connections
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpRequestParser(self)
-        # What is being received.
-        self._receiving = self._has_headers = False
-        self._url = b""
-        self._headers: dict[bytes, bytes] = {}
-        self._body: list[bytes] = []
-        self._header_bytes = self._body_bytes = 0
-        self._started = 0.0
+        self._reader = RequestReader(max_body_bytes, self._receive, self._go_on)
         # What is being answered, and what has arrived before that was done.
         self._current: Request | None = None
         self._cancel: Cancel | None = None
         self._waiting: deque[Request] = deque()
         self._paused = False
         self._writable = True
-        # When the last answer went out; closing after the next one; nothing that arrives is read any more.
+        # When the last answer went out, or this end was closed; closing once nothing waits; nothing that arrives is
+        # read any more.
         self._idle_since = time.perf_counter()
         self._closing = self._discarding = False
 
@@ -81,27 +70,14 @@ class HttpConnection(asyncio.Protocol):
         if self._discarding:
             return
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserCallbackError as error:
-            if not isinstance(error.__context__, ServingError):
-                raise
-            self._refuse(error.__context__)
-        except httptools.HttpParserUpgrade:
-            # Another protocol is offered, not demanded: the request itself was read and is answered.
-            self._closing = True
-        except httptools.HttpParserError as error:
-            self._refuse(invalid_argument(f"Malformed HTTP request: {error}"))
-        else:
-            if self._receiving and not self._has_headers:
-                self._header_bytes += len(data)
-                if self._header_bytes > _MAX_HEADER_BYTES:
-                    message = f"The headers must have at most {_MAX_HEADER_BYTES} bytes. Received: more."
-                    self._refuse(ServingError("INVALID_ARGUMENT", message, 431))
+            self._reader.feed(data)
+        except ServingError as error:
+            self._refuse(error)
 
     def eof_received(self) -> bool:
         # Who has said everything may still listen. Over TLS the end of one direction is the end of both.
         self._closing = True
-        return self._current is not None and self._transport is not None and self._transport.can_write_eof()
+        return self._is_busy() and self._transport is not None and self._transport.can_write_eof()
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -112,64 +88,33 @@ class HttpConnection(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """For uvicorn: what has begun is answered, then the connection closes."""
-        if self._current is not None or self._receiving:
+        if self._is_busy() or self._reader.receiving:
             self._closing = True
         else:
             self._close()
 
     def look_at_clock(self, now: float) -> None:
         """Ends what has lasted too long, apart from the answer, whose time is the application's to limit."""
-        if self._current is not None:
+        if self._current is not None or self._transport is None:
             return
-        if self._discarding:
+        if self._transport.is_closing():
+            # It waits until what was written has been read, which may be never.
+            if now - self._idle_since > _KEEP_ALIVE_SECONDS:
+                self._transport.abort()
+        elif self._discarding and not self._waiting:
             if now - self._idle_since > _LINGER_SECONDS:
                 self._close()
-        elif self._receiving:
-            if now - max(self._started, self._idle_since) > self._receive_seconds:
+        elif self._reader.receiving and not self._waiting:
+            if now - max(self._reader.started, self._idle_since) > self._receive_seconds:
                 self._refuse(ServingError("DEADLINE_EXCEEDED", "The request did not arrive in time.", 408))
         elif now - self._idle_since > _KEEP_ALIVE_SECONDS:
             self._close()
 
-    def on_message_begin(self) -> None:
-        """This and what follows is called by the parser."""
-        self._receiving, self._has_headers = True, False
-        self._started = time.perf_counter()
-        self._url, self._headers, self._body = b"", {}, []
-        self._header_bytes = self._body_bytes = 0
+    def _is_busy(self) -> bool:
+        return self._current is not None or bool(self._waiting)
 
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
-
-    def on_headers_complete(self) -> None:
-        headers = self._headers
-        self._has_headers = True
-        length = headers.get(b"content-length", b"0")
-        # More digits than any limit has, and too many for Python to read as a number.
-        if len(length) > _MAX_LENGTH_DIGITS or int(length) > self._max_body_bytes:
-            raise self._too_large()
-        if b"expect" in headers and headers[b"expect"].lower() == b"100-continue" and self._current is None:
-            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def on_body(self, body: bytes) -> None:
-        self._body.append(body)
-        self._body_bytes += len(body)
-        if self._body_bytes > self._max_body_bytes:
-            raise self._too_large()
-
-    def on_message_complete(self) -> None:
-        self._receiving = False
-        request = Request(
-            self._parser.get_method().decode("ascii"),
-            self._url.partition(b"?")[0],
-            self._headers,
-            self._body[0] if len(self._body) == 1 else b"".join(self._body),
-            self._started,
-            self._parser.should_keep_alive(),
-        )
-        if self._current is None and self._writable:
+    def _receive(self, request: Request) -> None:
+        if not self._is_busy() and self._writable:
             self._start(request)
         else:
             # Sent before the answer to the one before: it has to wait, and so has what follows it.
@@ -177,6 +122,10 @@ class HttpConnection(asyncio.Protocol):
             if not self._paused and self._transport is not None:
                 self._paused = True
                 self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        if not self._is_busy():
+            self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _start(self, request: Request) -> None:
         self._current = request
@@ -190,13 +139,11 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is None:
             return
         assert request is not None
-        if not request.keep_alive:
-            self._closing = True
-        self._send(response, with_body=request.method != "HEAD")
-        if self._discarding:
-            self._end_writing()
-        elif self._closing:
-            self._close()
+        is_last = not request.keep_alive or (self._closing and not self._waiting)
+        self._idle_since = time.perf_counter()
+        self._write(response.to_bytes(is_last, with_body=request.method != "HEAD"))
+        if is_last:
+            self._end()
         elif self._waiting:
             # Not at once: a thousand of them, each answered at once, would be a thousand calls deep.
             asyncio.get_running_loop().call_soon(self._next)
@@ -218,21 +165,23 @@ class HttpConnection(asyncio.Protocol):
         self._transport.resume_reading()
 
     def _refuse(self, error: ServingError) -> None:
-        """Answers what cannot be read as a request. Nothing after it can be read either."""
-        self._discarding = self._closing = True
+        """Answers what cannot be read as a request, after those before it. Nothing behind it can be read either."""
+        self._discarding = True
+        # Behind the end that a client has announced nothing is answered.
+        if self._transport is not None and not self._transport.is_closing():
+            self._receive(self._reader.unfinished(error))
+
+    def _end(self) -> None:
+        """After the last answer."""
         self._waiting.clear()
-        if self._current is None:
-            self._send(Response(error.http_status, orjson.dumps({"error": error.message})), with_body=True)
-            self._end_writing()
-
-    def _end_writing(self) -> None:
-        """Ends our direction only: closed while bytes still arrive, the connection would be reset, the answer lost."""
-        if self._transport is not None and not self._transport.is_closing() and self._transport.can_write_eof():
-            self._transport.write_eof()
-
-    def _send(self, response: Response, with_body: bool) -> None:
-        self._idle_since = time.perf_counter()
-        self._write(response.to_bytes(self._closing, with_body))
+        if not self._discarding:
+            self._close()
+        elif self._transport is not None and not self._transport.is_closing():
+            # Our direction only: closed while bytes still arrive, the connection would be reset, the answer lost.
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            if self._paused:
+                self._resume_reading()
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -240,11 +189,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _close(self) -> None:
         if self._transport is not None:
+            self._idle_since = time.perf_counter()
             self._transport.close()
-
-    def _too_large(self) -> ServingError:
-        message = f"The body must have at most {self._max_body_bytes} bytes. Received: more."
-        return ServingError("INVALID_ARGUMENT", message, 413)
 
 
 async def watch(connections: Collection[HttpConnection]) -> None:

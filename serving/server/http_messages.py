@@ -7,21 +7,24 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 
+from serving.server.errors import ServingError
+
 JSON = b"application/json"
 _STATUSES = {status.value: f"{status.value} {status.phrase}".encode() for status in HTTPStatus}
 
 
 @dataclass(slots=True)
 class Request:
-    """One request, whole.
+    """One request: whole, or what has arrived of one that HTTP refuses.
 
     Attributes:
-        method: of HTTP, such as "POST".
-        path: as it was sent, without the query.
+        method: of HTTP, such as "POST"; "-" if it is not known.
+        path: as it was sent, without the query; "-" if it is not known.
         headers: by name in lower case; of several with one name the last.
         body: as it was sent.
         started: `time.perf_counter()` at its first byte.
         keep_alive: whether the connection stays open after it.
+        refusal: why there is no more of it, which is its answer; None if it is whole.
     """
 
     method: str
@@ -30,6 +33,7 @@ class Request:
     body: bytes
     started: float
     keep_alive: bool
+    refusal: ServingError | None = None
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Counts and times of requests, under the names that TF Serving's Prometheus page has for them.
+"""Counts and times of predictions, under the names that TF Serving's Prometheus page has for them.
 
 Plain numbers that only the event loop changes: a request costs two additions, and all else is done when the page is
 asked for.
@@ -47,10 +47,10 @@ class Metrics:
         self._registry.register(self)
 
     def observe_request(self, model: str, entrypoint: str, status: str, seconds: float) -> None:
-        """Counts one request.
+        """Counts one request to predict.
 
         Args:
-            model: a name that is served; others are counted as "".
+            model: a name that the store is configured with; others are counted as "".
             entrypoint: "REST" or "GRPC".
             status: a canonical code, "OK" among them.
             seconds: from its arrival to its answer.
@@ -69,14 +69,14 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """For prometheus_client, when the page is made."""
         # Untyped, because its counters get a suffix that TF Serving's names do not have.
-        requests = Metric(":tensorflow:serving:request_count", "The total number of requests.", "unknown")
+        requests = Metric(":tensorflow:serving:request_count", "The total number of requests to predict.", "unknown")
         for (model, entrypoint, status), count in self._requests.items():
             labels = {"model_name": model, "entrypoint": entrypoint, "status": status}
             requests.add_sample(requests.name, labels, count)
         yield requests
         latency = HistogramMetricFamily(
             ":tensorflow:serving:request_latency",
-            "Distribution of wall time (in microseconds) for requests.",
+            "Distribution of wall time (in microseconds) for requests to predict.",
             labels=["model_name", "API", "entrypoint"],
         )
         for (model, entrypoint), histogram in self._latency.items():

@@ -134,6 +134,10 @@ class ModelStore:
             raise ServingError("NOT_FOUND", f"Could not find any versions of model {name}")
         return {number: known[number] for number in sorted(known, reverse=True)}
 
+    def is_configured(self, name: str) -> bool:
+        """Whether a model of this name is to be served, loaded or not."""
+        return name in self._configs
+
     def is_ready(self) -> bool:
         """Whether every model has a version that takes requests."""
         with self._lock:

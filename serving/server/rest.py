@@ -40,19 +40,27 @@ class RestApplication:
     def answer(self, request: Request, respond: Respond) -> Cancel | None:
         """Calls `respond` once: now, or for a prediction later, unless that is cancelled."""
         exchange = _Exchange(self._service, request, respond)
+        if request.refusal is not None:
+            exchange.model = _model_to_predict(request)
+            exchange.fail(request.refusal)
+            return None
         try:
             target = find_target(request.method, request.path)
             if target.method == "ready":
-                ready = self._service.is_ready()
-                exchange.finish(Response(200, b'{"ready": true}') if ready else Response(503, b'{"ready": false}'))
+                if self._service.is_ready():
+                    exchange.finish(Response(200, b'{"ready": true}'))
+                else:
+                    error = ServingError("UNAVAILABLE", "The server is not ready.")
+                    exchange.finish(Response(error.http_status, b'{"ready": false}'), error)
                 return None
+            if target.method == "predict":
+                exchange.model = target.model
             self._service.check_token(request.headers.get(b"authorization"))
-            exchange.model = target.model
             if target.method == "predict":
                 return self._predict(target, exchange)
             exchange.finish(self._describe(target))
-        except Exception as error:
-            exchange.fail(error)
+        except Exception as problem:
+            exchange.fail(problem)
         return None
 
     def _predict(self, target: Target, exchange: _Exchange) -> Cancel:
@@ -97,14 +105,14 @@ class RestApplication:
 
 
 class _Exchange:
-    """One request on its way to its answer, which is counted and logged."""
+    """One request on its way to its answer, which is logged, and counted if a `model` was to predict."""
 
     __slots__ = ("_respond", "_service", "model", "request", "request_id")
 
     def __init__(self, service: Service, request: Request, respond: Respond):
         self._service, self.request, self._respond = service, request, respond
         self.request_id = service.request_id(request.headers.get(b"x-request-id"))
-        self.model = ""
+        self.model: str | None = None
 
     def finish(self, response: Response, error: ServingError | None = None) -> None:
         request = self.request
@@ -120,6 +128,14 @@ class _Exchange:
         headers = (_ERROR_HEADERS[error.code],) if error.code in _ERROR_HEADERS else ()
         body = orjson.dumps({"error": error.message})
         self.finish(Response(error.http_status, body, headers=headers), error)
+
+
+def _model_to_predict(request: Request) -> str | None:
+    try:
+        target = find_target(request.method, request.path)
+    except ServingError:
+        return None
+    return target.model if target.method == "predict" else None
 
 
 def unpacked_body(request: Request, limit: int) -> bytes:

@@ -111,17 +111,28 @@ class Service:
     def finish(
         self,
         request_id: str,
-        model: str,
+        model: str | None,
         entrypoint: str,
         what: tuple[str, bytes],
         error: ServingError | None,
         seconds: float,
     ) -> None:
-        """Counts and logs an answered request; `what` is its method and its address."""
+        """Logs an answered request, and counts it if it was to predict.
+
+        Args:
+            request_id: of the client, or made here.
+            model: the name that a prediction was asked of, whether there is such a model or not; None for what is no
+                prediction.
+            entrypoint: "REST" or "GRPC".
+            what: its method and its address.
+            error: None if there was none.
+            seconds: from its arrival to its answer.
+        """
         status = "OK" if error is None else error.code
-        # Names that clients make up must not become labels without end.
-        known = model if error is None or error.code != "NOT_FOUND" else ""
-        self.metrics.observe_request(known, entrypoint, status, seconds)
+        if model is not None:
+            # Names that clients make up must not become labels without end.
+            known = model if self.store.is_configured(model) else ""
+            self.metrics.observe_request(known, entrypoint, status, seconds)
         if error is not None:
             level = logging.ERROR if error.http_status == 500 else logging.INFO
         elif self.settings.access_log:

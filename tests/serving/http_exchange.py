@@ -32,11 +32,14 @@ class Answer:
 
 
 class Wire(asyncio.Transport):
-    """A transport that keeps what is written; `changed` is set whenever something happens."""
+    """A transport that keeps what is written; `changed` is set whenever something happens.
+
+    With `is_read` false nobody takes what was written: closed, it waits for that until it is aborted.
+    """
 
     def __init__(self, protocol: HttpConnection):
         super().__init__()
-        self.written, self.closed, self.reading, self.ended = b"", False, True, False
+        self.written, self.closed, self.reading, self.ended, self.is_read = b"", False, True, False, True
         self.changed = asyncio.Event()
         self._protocol = protocol
         protocol.connection_made(self)
@@ -58,8 +61,13 @@ class Wire(asyncio.Transport):
     def close(self):
         if not self.closed:
             self.closed = True
-            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+            if self.is_read:
+                self.abort()
             self.changed.set()
+
+    def abort(self):
+        self.closed = True
+        asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
 
     def pause_reading(self):
         self.reading = False

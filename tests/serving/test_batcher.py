@@ -202,3 +202,22 @@ def test_clients_that_come_back_one_by_one_are_not_torn_apart():
 
     run(test)
     assert calls == [4, 2, 1]
+
+
+def test_a_queue_that_left_full_does_not_take_the_next_one_with_it():
+    """The first row asked its queue to leave after this turn; full, it left at once, and the third row has another."""
+    calls, gate = [], threading.Event()
+
+    async def test():
+        batcher, runner = Awaiting(64, 0.0, 1000, num_threads=2), doubling_runner(calls, gate)
+        futures = [batcher.ask(runner, rows(*range(n)), n) for n in (1, 63, 1)]
+        await asyncio.sleep(0)
+        futures.append(batcher.ask(runner, rows(*range(64)), 64))
+        # Both threads are busy when the third row's own turn comes.
+        await asyncio.sleep(0.05)
+        gate.set()
+        await asyncio.wait_for(asyncio.gather(*futures), 10)
+        batcher.close()
+
+    run(test)
+    assert sum(calls) == 129

@@ -31,6 +31,47 @@ def test_codes_are_equal_over_rest_over_grpc_and_in_process(exported, url, tmp_p
         np.testing.assert_array_equal(client.hash_image_files(paths), exported.picture_codes(pictures))
 
 
+def test_long_rows_are_sent_in_requests_that_the_server_takes(exported, url):
+    captions = ["a red cat" + " " * 6_000_000] * 3
+    with HashingClient(url, timeout=60) as client:
+        codes = client.hash_captions(captions)
+    np.testing.assert_array_equal(codes, exported.caption_codes(["a red cat"] * 3))
+
+
+class Recorder:
+    """A transport that notes the sizes of what it is given."""
+
+    def __init__(self):
+        self.requests = []
+
+    def predict(self, signature, rows):
+        self.requests.append([len(row) for row in rows])
+        return [bytes([len(row) % 251]) for row in rows]
+
+    def close(self):
+        pass
+
+
+def test_a_request_ends_by_rows_and_by_bytes():
+    client, mega = HashingClient(batch_rows=3), 1 << 20
+    client._transport = Recorder()
+    sizes = [1, 2, 3, 4, 4 * mega, 4 * mega - 4, 1, 9 * mega, 5, 6]
+    codes = client.hash_captions(["a" * size for size in sizes])
+    assert client._transport.requests == [[1, 2, 3], [4, 4 * mega, 4 * mega - 4], [1], [9 * mega], [5, 6]]
+    assert codes.tolist() == [[size % 251] for size in sizes]
+
+
+def test_a_row_that_is_too_large_is_not_sent_again(url):
+    attempts = []
+    with HashingClient(url, timeout=60, backoff=0.01) as client:
+        predict = client._transport.predict
+        client._transport.predict = lambda *request: attempts.append(request) or predict(*request)
+        with pytest.raises(ServerError, match=r"at most 16777216 bytes|larger than max") as caught:
+            client.hash_captions(["a" * 17_000_000])
+    assert caught.value.status in (413, "RESOURCE_EXHAUSTED")
+    assert len(attempts) == 1
+
+
 def test_what_the_server_refuses_is_raised_at_once(url):
     with HashingClient(url, timeout=30) as client, pytest.raises(ServerError, match="Received: 8 bytes"):
         client.hash_images(np.zeros((1, 2), np.float32))

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipeline.run_root import RunRoot
 from serving.server.addresses import METRICS_PATH
 from serving.server.config_files import (
     ModelConfig,
@@ -38,12 +39,16 @@ def test_monitoring_config():
 
 def test_the_manifests_mount_what_their_flags_name():
     compose = yaml.safe_load((SERVING / "docker-compose.yml").read_text())["services"]["cmimh"]
-    mounts = dict(volume.split(":")[:2][::-1] for volume in compose["volumes"])
+    # Without the environment's value of a variable, as compose then has it.
+    volumes = [re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", volume) for volume in compose["volumes"]]
+    mounts = dict(volume.split(":")[:2][::-1] for volume in volumes)
     for flag in compose["command"]:
         path = re.fullmatch(r"--\w+_file=(/config/[\w.]+)", flag)
         if path:
             assert (SERVING / mounts[path.group(1)]).is_file()
-    assert mounts["/models/cmimh"] == "../serving_model/cmimh"
+    assert any(volume.startswith("${MODEL_BASE:-") for volume in compose["volumes"])
+    pushed = RunRoot(SERVING.parent / "runs" / "pipeline" / "emoji").serving
+    assert (SERVING / mounts["/models/cmimh"]).resolve() == pushed
     assert all(port.startswith("127.0.0.1:") for port in compose["ports"])
 
     deployment, service = yaml.safe_load_all((SERVING / "kubernetes.yaml").read_text())

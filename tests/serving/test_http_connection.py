@@ -1,57 +1,12 @@
 """The HTTP of one connection, over an application that echoes."""
 
 import asyncio
-import time
 
 import pytest
 
-from serving.server.http_connection import HttpConnection, watch
-from serving.server.http_messages import Response
-from tests.serving.http_exchange import Wire, raw_request
-
-
-class Echo:
-    """Answers with the path and the body; `/later` when told to."""
-
-    def __init__(self):
-        self.requests, self.later, self.cancelled = [], [], 0
-
-    def answer(self, request, respond):
-        self.requests.append(request)
-        response = Response(200, request.path + b" " + request.body, b"text/plain")
-        if request.path != b"/later":
-            return respond(response)
-        self.later.append(lambda: respond(response))
-        return self.cancel
-
-    def cancel(self):
-        self.cancelled += 1
-
-
-class Line:
-    """A connection, its wire and what answers."""
-
-    def __init__(self, max_body_bytes=100, receive_seconds=30.0):
-        self.echo, self.connections = Echo(), set()
-        self.connection = HttpConnection(self.echo, max_body_bytes, receive_seconds, self.connections)
-        self.wire = Wire(self.connection)
-
-    def send(self, *parts):
-        for part in parts:
-            self.connection.data_received(part)
-
-    def pass_time(self, seconds):
-        """What the connection does after so many seconds."""
-        self.connection.look_at_clock(time.perf_counter() + seconds)
-
-
-def exchange(test, **limits):
-    """Runs `test(line)` in a loop."""
-
-    async def main():
-        await test(Line(**limits))
-
-    asyncio.run(asyncio.wait_for(main(), 30))
+from serving.server.http_connection import watch
+from tests.serving.echo_line import Line, exchange
+from tests.serving.http_exchange import raw_request
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -133,13 +88,32 @@ def test_what_is_no_request_is_refused_and_nothing_after_it_is_read(raw, status,
     exchange(test)
 
 
-def test_a_broken_request_behind_a_good_one_does_not_cost_its_answer():
+def test_a_broken_request_behind_good_ones_does_not_cost_their_answers():
     async def test(line):
-        line.send(raw_request("GET", "/later") + b"\x00\x01\r\n\r\n")
+        good = [raw_request("GET", path) for path in ("/later", "/1", "/2")]
+        line.send(b"".join(good) + b"\x00\x01\r\n\r\n" + raw_request("GET", "/3"))
         line.echo.later[0]()
+        answers = [await line.wire.answer() for _ in range(4)]
+        assert [answer.body for answer in answers[:3]] == [b"/later ", b"/1 ", b"/2 "]
+        assert [answer.headers.get("connection") for answer in answers] == [None, None, None, "close"]
+        assert answers[3].status == 400
+        assert "Malformed HTTP request" in answers[3].error
+        # What still arrives is read, and thrown away: unread, it would reset the connection.
+        assert (line.wire.ended, line.wire.reading, line.wire.written) == (True, True, b"")
+
+    exchange(test)
+
+
+@pytest.mark.parametrize("path", ["/a", "/later"])
+def test_what_follows_an_announced_end_is_ignored(path):
+    async def test(line):
+        line.send(raw_request("GET", path, b"", {"Connection": "close"}) + raw_request("GET", "/b"))
+        for answer in line.echo.later:
+            answer()
         answer = await line.wire.answer()
-        assert (answer.body, answer.headers["connection"]) == (b"/later ", "close")
-        assert line.wire.ended
+        assert (answer.body, answer.headers["connection"]) == (path.encode() + b" ", "close")
+        line.connection.resume_writing()
+        assert (line.wire.written, len(line.echo.requests)) == (b"", 1)
 
     exchange(test)
 
@@ -176,6 +150,26 @@ def test_a_silent_connection_is_closed_and_one_that_waits_for_its_answer_is_not(
         line.pass_time(76)
         assert line.wire.closed
         assert line.wire.written == b""
+
+    exchange(test)
+
+
+@pytest.mark.parametrize("raw", [raw_request("GET", "/a"), raw_request("GET", "/a", b"", {"Connection": "close"})])
+def test_who_never_reads_the_answer_does_not_keep_the_connection(raw):
+    async def test(line):
+        line.wire.is_read = False
+        line.send(raw)
+        line.pass_time(76)
+        await asyncio.sleep(0)
+        assert line.wire.closed
+        if b"close" not in raw:
+            assert line.connections
+            line.pass_time(74)
+            await asyncio.sleep(0)
+            assert line.connections
+            line.pass_time(76)
+            await asyncio.sleep(0)
+        assert not line.connections
 
     exchange(test)
 
@@ -217,12 +211,12 @@ def test_a_client_that_hangs_up_cancels_its_request():
     exchange(test)
 
 
-def test_a_client_may_end_its_direction_and_still_get_its_answer():
+def test_a_client_may_end_its_direction_and_still_get_its_answers():
     async def test(line):
-        line.send(raw_request("GET", "/later"))
+        line.send(raw_request("GET", "/later") + raw_request("GET", "/1") + raw_request("GET", "/2"))
         assert line.connection.eof_received()
         line.echo.later[0]()
-        assert (await line.wire.answer()).status == 200
+        assert [(await line.wire.answer()).body for _ in range(3)] == [b"/later ", b"/1 ", b"/2 "]
         assert line.wire.closed
 
     exchange(test)

@@ -2,6 +2,9 @@
 
 import asyncio
 import threading
+import time
+
+import pytest
 
 from serving.server.batcher import Batcher
 from serving.server.model_store import ModelStore
@@ -33,6 +36,51 @@ def test_errors_are_logged_with_the_request_id(store, caplog):
     (record,) = [record for record in caplog.records if getattr(record, "request_id", None) == "mine-8"]
     assert record.status == "INVALID_ARGUMENT"
     assert "JSON Parse error" in record.error
+
+
+HEAD = b"POST /v1/models/cmimh:predict HTTP/1.1\r\nHost: x\r\nX-Request-Id: mine-9\r\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "code", "counted"),
+    [
+        (HEAD + b"Content-Length: 99999999999\r\n\r\n", 413, "INVALID_ARGUMENT", 1),
+        (HEAD + b"Content-Length: 50\r\n\r\nhalf", 408, "DEADLINE_EXCEEDED", 1),
+        (HEAD + b"X-Thing: a\r\n" * 7000, 431, "INVALID_ARGUMENT", 1),
+        (HEAD + b"X-Thing: a\r\n" + b"Bad Header\r\n\r\n", 400, "INVALID_ARGUMENT", 1),
+        (HEAD.replace(b"POST /v1", b"GET /v1") + b"X-Thing: a\r\nBad Header\r\n\r\n", 400, "INVALID_ARGUMENT", 0),
+    ],
+)
+def test_what_http_refuses_is_logged_and_counted_as_other_errors_are(store, caplog, raw, status, code, counted):
+    async def main():
+        with running_service(store) as service:
+            connection, wire = connect(service)
+            connection.data_received(raw)
+            connection.look_at_clock(time.perf_counter() + 31)
+            return await wire.answer(), service.metrics.page().decode()
+
+    with caplog.at_level("INFO"):
+        answer, page = asyncio.run(main())
+    assert (answer.status, answer.headers["x-request-id"]) == (status, "mine-9")
+    (record,) = [record for record in caplog.records if getattr(record, "request_id", None) == "mine-9"]
+    assert (record.status, record.error) == (code, answer.error)
+    assert record.request.endswith("/v1/models/cmimh:predict")
+    assert page.count(f'request_count{{entrypoint="REST",model_name="cmimh",status="{code}"}} 1.0') == counted
+
+
+def test_what_is_no_request_at_all_has_an_id_and_is_logged(store, caplog):
+    async def main():
+        with running_service(store) as service:
+            connection, wire = connect(service)
+            connection.data_received(raw_request("GET", "/readyz", b"", {"X-Request-Id": "before"}) + b"\x00\r\n\r\n")
+            return [await wire.answer() for _ in range(2)]
+
+    with caplog.at_level("INFO"):
+        ready, refused = asyncio.run(main())
+    assert (ready.status, refused.status) == (200, 400)
+    assert refused.headers["x-request-id"] not in ("-", "before")
+    (record,) = [record for record in caplog.records if record.message == "request"]
+    assert (record.request_id, record.request) == (refused.headers["x-request-id"], "- -")
 
 
 def test_exhausted_unavailable_and_deadline(store, monkeypatch):
