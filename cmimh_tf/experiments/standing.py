@@ -32,12 +32,12 @@ def describe_standing(results: Results) -> list[str]:
             continue
         judged += 1
         by_mean = sorted(others, key=lambda row: others[row].mean, reverse=True)
-        doubts = ((row, verdict) for row in by_mean if (verdict := _compare(own, others[row])) is not None)
-        rival, verdict = next(doubts, (None, None))
-        if rival is None:
-            clear += 1
-        else:
+        doubts = [(row, verdict) for row in by_mean if (verdict := _compare(own, others[row])) is not None]
+        if doubts:
+            rival, verdict = doubts[0]
             exceptions.append(_exception(contender, rival, own, others[rival], column, verdict))
+        else:
+            clear += 1
     if not judged:
         return []
     return [f"{contender} is first by at least one deviation in {clear} of {judged} cross-modal cells.", *exceptions]

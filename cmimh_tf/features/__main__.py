@@ -43,23 +43,17 @@ def main() -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     # Late: TensorFlow takes seconds to import, and `--help` should not.
-    import tensorflow as tf
-
     from cmimh_tf.data.records import open_records
     from cmimh_tf.features.featurize import featurize
 
-    try:
-        count = featurize(
-            open_records(arguments.data),
-            arguments.out,
-            image_features=arguments.image_features,
-            text_features=arguments.text_features,
-            pairs_per_shard=arguments.pairs_per_shard,
-            overwrite=arguments.overwrite,
-        )
-    except tf.errors.OpError as error:
-        # TensorFlow's own kind of OSError, which `command_line.run` does not know.
-        raise OSError(str(error)) from error
+    count = featurize(
+        open_records(arguments.data),
+        arguments.out,
+        image_features=arguments.image_features,
+        text_features=arguments.text_features,
+        pairs_per_shard=arguments.pairs_per_shard,
+        overwrite=arguments.overwrite,
+    )
     print(f"{count:,} pairs: {arguments.out}")
 
 
