@@ -142,6 +142,7 @@ def test_records_with_splits_keep_them(tmp_path):
     write_records(tmp_path / "database-0", [vectors(name) for name in "abc"])
     write_records(tmp_path / "query-0", [vectors("q")])
     write_records(tmp_path / "train-0", [vectors("c")])
+    (tmp_path / "_SUCCESS").touch()
     index = open_source(str(tmp_path)).index()
     assert [index.ids[row] for row in index.splits.database] == ["a", "b", "c"]
     assert [index.ids[row] for row in index.splits.query] == ["q"]
@@ -163,6 +164,10 @@ def test_records_with_splits_keep_them(tmp_path):
         (
             {"database": [vectors("a")], "query": [vectors("q")], "train": [vectors("q")]},
             "train, record 0: a training pair must be in the database",
+        ),
+        (
+            {"database": [vectors("a")], "query": [vectors("q")], "more": [vectors("b")]},
+            "more, record 0: must belong to a split, as other files do. Received: a file outside of database, query",
         ),
     ],
 )

@@ -94,7 +94,13 @@ def _survey(reader: TFRecordReader, modified_at: tuple[int, ...]) -> RecordIndex
         rows_of.setdefault(split, []).extend(range(start, len(ids)))
     if not ids:
         raise DataError(f"{reader.spec}: must hold at least one tf.Example. Received: {len(reader.paths)} empty files.")
-    if "" in rows_of:
+    unassigned = rows_of.pop("", [])
+    if unassigned and rows_of:
+        raise DataError(
+            f"{places[unassigned[0]]}: must belong to a split, as other files do. Received: a file outside of "
+            f"{', '.join(sorted(rows_of))}."
+        )
+    if not rows_of:
         problems += repeated_ids(ids, places)
         splits, is_query = marked_splits(marks, reader.spec, problems)
         return RecordIndex(ids, blocks, is_query, splits, _classes(reader), problems)
