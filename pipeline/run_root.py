@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cmimh_tf.atomic import write_json, write_text
-from cmimh_tf.file_lock import locked_folder
+from cmimh_tf.locked_folder import locked_folder
 
 
 class RootInUse(RuntimeError):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cmimh_tf.atomic import write_json
-from cmimh_tf.file_lock import LOCK_FILE, locked_folder
+from cmimh_tf.locked_folder import LOCK_FILE, locked_folder
 from cmimh_tf.training.run_folder import first_difference
 
 
