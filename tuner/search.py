@@ -75,23 +75,22 @@ def search(arguments: argparse.Namespace) -> int:
 
     is_member = "KERASTUNER_ORACLE_IP" in os.environ
     folder = SearchFolder(arguments.out)
+    weight_search = WeightSearch.from_flags(arguments, folder)
     if is_member:
-        member = WeightSearch.from_flags(arguments, folder)
         # The command that started this process has claimed and locked the folder; one on another machine has not.
         if PARENT_VARIABLE not in os.environ:
             is_chief = os.environ.get("KERASTUNER_TUNER_ID") == "chief"
             with folder.locked() if is_chief else nullcontext():
-                folder.claim(member.describe())
-                member.run_as_member()
+                folder.claim(weight_search.describe())
+                weight_search.run_as_member()
         else:
-            member.run_as_member()
+            weight_search.run_as_member()
         return 0
     if arguments.workers < 1:
         raise ValueError(f"`workers` must be at least 1. Received: workers={arguments.workers}.")
     with folder.locked():
         if arguments.overwrite:
             folder.clear()
-        weight_search = WeightSearch.from_flags(arguments, folder)
         weight_search.begin(sys.stdout)
         result = folder.finished(weight_search.trials)
         if result is not None:

@@ -100,6 +100,7 @@ def test_refusals(flags, message, tmp_path, monkeypatch, capsys):
         search.main()
     assert exit_info.value.code == 2
     assert capsys.readouterr().err.startswith(message)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("module", ["search", "criteria_agreement"])

@@ -44,7 +44,7 @@ def _read(path: Path, modified_at: int) -> list[tuple[str, Row | DataError]]:
         # The outer one counts up to the last whole row, the inner one up to the error.
         first, last = reader.line_num + 1, reader.reader.line_num
         lines = f"line {last}" if first == last else f"lines {first} to {last}"
-        raise DataError(f"{path}, {lines}: must be CSV. Received: {error}.") from error
+        raise DataError(f"{path}, {lines}: must be CSV, with every quote closed. Received: {error}.") from error
     finally:
         csv.field_size_limit(before)
     return rows
