@@ -20,9 +20,9 @@ import faiss
 import numpy as np
 from report import Figure, add_json_flag, report
 
+from cmimh_tf.codes import check_code_length, pack_bits
 from cmimh_tf.metrics import CodedItems, evaluate_retrieval
 from cmimh_tf.metrics.evaluation import TASKS
-from cmimh_tf.ops.hamming import check_code_length, pack_bits
 
 NUM_LABELS = 24
 SEARCH_DEPTH = 1000

@@ -1,10 +1,10 @@
-"""The speed of featurising picture files as a share of the speed of the same network fed with ready tensors.
+"""The speed of computing features of picture files, relative to the same network on tensors in memory.
 
-    python benchmarks/features.py [--features NAME] [--json FILE]
+    python benchmarks/features.py [--features NAME] [--data pairs.csv] [--json FILE]
 
-Files are JPEG, drawn from noise that a camera might see, 256x256 like those of `--data`; decoding runs on other threads
-while the network computes. The bare network gets batches of the same size that are already in memory. Both run in one
-process, alternating, so that a noisy machine slows both. With `--data pairs.csv` the pictures are a user's.
+The pictures are 256x256 JPEGs of smooth noise, or those of `--data`. They are decoded by other threads while the
+network computes. The bare network gets batches of the same size that are already in memory. Both alternate in one
+process, so that other load on the machine slows down both.
 """
 
 import argparse
@@ -24,10 +24,14 @@ PICTURE_SIZE = 256
 def main() -> None:
     """Parses the flags, measures, reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--features", default="efficientnet_lite0", metavar="NAME", help="of pictures")
-    parser.add_argument("--data", type=Path, metavar="CSV", help="a table with a column `image` (default: noise)")
-    parser.add_argument("--pictures", type=int, default=512, metavar="N", help="pictures a repetition")
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="alternations of the two")
+    parser.add_argument(
+        "--features", default="efficientnet_lite0", metavar="NAME", help="features of pictures (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="CSV", help="a table with a column `image` (default: smooth noise)"
+    )
+    parser.add_argument("--pictures", type=int, default=512, metavar="N", help="pictures per repetition")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="number of repetitions")
     add_json_flag(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -52,11 +56,11 @@ def main() -> None:
 
 
 def make_runs(name: str, paths: Sequence[Path]) -> tuple[Callable[[], object], Callable[[], object]]:
-    """Featurising the files, and the network alone on tensors of the same pictures; both warmed up."""
+    """Two functions, both warmed up: features of the files, and the network alone on tensors of the same pictures."""
     import tensorflow as tf
 
     from cmimh_tf.features import make_image_features
-    from cmimh_tf.features.batches import IMAGE_BATCH, VectorComputer
+    from cmimh_tf.features.compute import IMAGE_BATCH, VectorComputer
 
     features = make_image_features(name)
     computer = VectorComputer(features)
@@ -83,7 +87,7 @@ def make_runs(name: str, paths: Sequence[Path]) -> tuple[Callable[[], object], C
 
 
 def write_pictures(folder: Path, count: int) -> list[Path]:
-    """JPEGs of smooth noise, which compress as photographs do."""
+    """Writes JPEGs of smooth noise, which compress like photographs."""
     import tensorflow as tf
 
     paths = []

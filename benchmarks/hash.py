@@ -31,12 +31,12 @@ def main() -> None:
     import tensorflow as tf
 
     from cmimh_tf.config import get_preset
-    from cmimh_tf.models.cmimh import CMIMH
-    from cmimh_tf.models.hashing import BLOCK_ROWS
+    from cmimh_tf.hashing import BLOCK_ROWS
+    from cmimh_tf.model import CMIMH
     from cmimh_tf.overrides import override
 
     config = override(get_preset("default"), {"code_length": arguments.bits})
-    model = CMIMH(config, arguments.units, 8)
+    model = CMIMH(config=config, image_units=arguments.units, text_units=8)
     features = np.random.default_rng(0).standard_normal((arguments.rows, arguments.units), np.float32)
     widths = (arguments.units, *config.network.hidden_units, arguments.bits)
     weights = [tf.random.normal(shape) for shape in itertools.pairwise(widths)]

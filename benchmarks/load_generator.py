@@ -1,7 +1,7 @@
 """HTTP load from one process: fixed requests over many connections, as fast as they are answered or at a fixed rate.
 
-It shares its processors with the server that it measures, so it does as little as it can: whole requests as bytes,
-one system call to send and one to receive, and of an answer only its status and its length are looked at.
+It shares its processors with the server that it measures, so it does little: whole requests as bytes, one system call
+to send and one to receive, and only status and length of an answer are parsed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def run(port: int, requests: list[bytes], connections: int, seconds: float, rate
     Args:
         port: of the server on 127.0.0.1.
         requests: whole HTTP requests.
-        connections: their number.
-        seconds: how long new requests are sent.
-        rate: requests a second; None sends the next one as soon as the last one was answered. With a rate, the time
-            from when a request was due counts, so that a stall shows in all that it held up.
+        connections: number of connections.
+        seconds: duration of the measurement.
+        rate: requests per second; None sends the next request after the answer to the last one. With a rate, latencies
+            start when a request is due, so that a stall shows in all delayed requests.
 
     Returns:
         "count", "errors", "seconds", "rate", and "p50", "p99" in seconds, "cpu" in seconds of this process.
@@ -95,10 +95,10 @@ def run(port: int, requests: list[bytes], connections: int, seconds: float, rate
 
 
 def is_complete(answer: bytes) -> bool:
-    """Whether the bytes hold a whole HTTP answer with a Content-Length.
+    """Whether the bytes are a complete HTTP answer with a Content-Length.
 
     Raises:
-        ConnectionError: if the server has hung up.
+        ConnectionError: if the server closed the connection.
     """
     if not answer:
         raise ConnectionError("The server closed a connection.")
@@ -110,7 +110,7 @@ def is_complete(answer: bytes) -> bool:
 
 
 def run_from_file(path: str) -> None:
-    """For a process of its own: reads the arguments of `run` from a JSON file and prints its result as JSON."""
+    """Reads the arguments of `run` from a JSON file and prints its result as JSON."""
     arguments = json.loads(Path(path).read_text(encoding="utf-8"))
     arguments["requests"] = [request.encode("latin-1") for request in arguments["requests"]]
     json.dump(run(**arguments), sys.stdout)

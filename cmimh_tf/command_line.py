@@ -1,17 +1,18 @@
-"""What the commands share: data by name or path, quiet start-up, and errors as one sentence."""
+"""What the commands have in common: flags, data by name or path, quiet start-up, and errors as one sentence."""
 
 import argparse
 import os
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cmimh_tf.config import PRESETS, CMIMHConfig, get_preset
 from cmimh_tf.overrides import override, parse_overrides
 
 if TYPE_CHECKING:
-    from cmimh_tf.data.paired import PairedData
+    from cmimh_tf.data.pairs import PairedData
 
 DATA_HELP = (
     "an .npz of paired features (image, text, optional labels, ids, captions), or TFRecords, .jsonl, .parquet or .tar "
@@ -19,41 +20,58 @@ DATA_HELP = (
 )
 
 
+def program(module: str) -> str:
+    """The name of a command in its usage text: `cmimh NAME`, or `python -m MODULE`."""
+    return sys.argv[0] if sys.argv[0].startswith("cmimh ") else f"python -m {module}"
+
+
 def run(
     main: Callable[[argparse.Namespace], int | None], arguments: argparse.Namespace, *, resumes: bool = False
 ) -> None:
-    """Runs a command's body; what a user can cure becomes one sentence on standard error and exit code 2.
+    """Runs a command's body. An error that the user can fix becomes one sentence on standard error and exit code 2.
+
+    The body checks its arguments before it imports TensorFlow, which takes seconds, and calls `start_tensorflow` first.
 
     Args:
         main: the body.
         arguments: the parsed flags.
-        resumes: whether the same command goes on where it was stopped.
+        resumes: whether the same command continues where it was stopped.
     """
-    # TensorFlow announces its CPU features and missing GPUs at each start; none of it helps a user.
+    # TensorFlow reports CPU features and missing GPUs at each start, which helps no user.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     warnings.filterwarnings("ignore", category=FutureWarning, module="google.api_core")
-    _swallow_xla_greeting()
-    import tensorflow as tf
-
-    from cmimh_tf.training.divergence import TrainingDiverged
-
     try:
         sys.exit(main(arguments) or 0)
-    except (ValueError, TypeError, OSError, ImportError, TrainingDiverged, tf.errors.OpError) as error:
-        if os.environ.get("CMIMH_TF_TRACEBACK"):
-            raise
-        # TensorFlow's errors, such as that of a full disk, go on with the graph's nodes.
-        message = error.message.partition("\n")[0] if isinstance(error, tf.errors.OpError) else error
-        print(f"error: {message}", file=sys.stderr)
-        sys.exit(2)
     except KeyboardInterrupt:
         without = " without --overwrite" if getattr(arguments, "overwrite", False) else ""
-        print(f"stopped; the same command{without} goes on where it was" if resumes else "stopped", file=sys.stderr)
+        hint = f"stopped; run the same command{without} to continue" if resumes else "stopped"
+        print(hint, file=sys.stderr)
         sys.exit(130)
+    except Exception as error:
+        message = user_message(error)
+        if message is None or os.environ.get("CMIMH_TF_TRACEBACK"):
+            raise
+        print(f"error: {message}", file=sys.stderr)
+        sys.exit(2)
 
 
-def _swallow_xla_greeting() -> None:
-    """Compiles a trifle with standard error closed: XLA's first use prints four lines that no log level holds back."""
+def user_message(error: Exception) -> str | None:
+    """The sentence to show for an error that the user can fix; None for a defect, which needs its traceback."""
+    if isinstance(error, ValueError | TypeError | OSError | ImportError | UserError):
+        return str(error)
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is not None and isinstance(error, tensorflow.errors.OpError):
+        # After the first line, TensorFlow's errors list graph nodes.
+        return error.message.partition("\n")[0]
+    return None
+
+
+class UserError(RuntimeError):
+    """An error that the user can fix, other than a wrong value, type, file or package."""
+
+
+def start_tensorflow() -> None:
+    """Imports TensorFlow quietly: XLA's first use prints four lines that no log level suppresses."""
     import tensorflow as tf
 
     sys.stderr.flush()
@@ -72,30 +90,40 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--preset", choices=list(PRESETS), default="default", help="configuration to start from")
     parser.add_argument("--bits", type=int, metavar="L", help="code length, a multiple of 8 (default: the preset's)")
     parser.add_argument("--epochs", type=int, metavar="N", help="passes over the training pairs")
-    parser.add_argument("--seed", type=int, metavar="N", help="of split, initialisation and every sample (default: 0)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of split, initialisation and samples (default: 0)")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="override one value, such as loss.mutual_information_weight=4, or take a file: @best.json (repeatable)",
+        help="override a configuration value, such as loss.mutual_information_weight=4, or read a JSON file of "
+        "overrides, @best.json; repeatable",
     )
 
 
 def config_from_flags(arguments: argparse.Namespace) -> CMIMHConfig:
-    """The resolved configuration; --bits, --epochs and --seed win over --set."""
+    """The resolved configuration; --bits, --epochs and --seed take precedence over --set."""
     values = parse_overrides(arguments.set)
     flags = {"code_length": arguments.bits, "training.epochs": arguments.epochs, "seed": arguments.seed}
     values.update({key: value for key, value in flags.items() if value is not None})
     return override(get_preset(arguments.preset), values)
 
 
-def load_data(name: str, seed: int) -> "PairedData":
+def check_data(name: str) -> None:
+    """Raises FileNotFoundError or ValueError if --data names nothing that can be read. Imports no TensorFlow."""
+    from cmimh_tf.data.sources import check_exists
+
+    check_exists(name)
+
+
+def load_data(name: str, seed: int, large_data_folder: Path | None = None) -> "PairedData":
     """Paired data by name (`emoji`, `synthetic`), from an .npz file, or from other files that hold vectors.
 
     Args:
         name: what --data got.
         seed: of the split; the words of `emoji` are those of its training part.
+        large_data_folder: TFRecords above `cmimh_tf.stored_rows.IN_MEMORY_BYTES` are converted to files in this folder
+            and read row by row; None loads them into memory.
     """
     if name == "emoji":
         from cmimh_tf.data.emoji import NUM_EMOJI, load_emoji
@@ -107,13 +135,18 @@ def load_data(name: str, seed: int) -> "PairedData":
 
         return make_synthetic(2000, seed=seed)
     if name.lower().endswith(".npz"):
-        from cmimh_tf.data.files import load_npz
+        from cmimh_tf.data.npz import load_npz
 
         return load_npz(name)
-    from cmimh_tf.data.records import open_records
-    from cmimh_tf.data.vector_pairs import load_vectors
+    from cmimh_tf import stored_rows
+    from cmimh_tf.data.readers.tfrecord import TFRecordReader
+    from cmimh_tf.data.records import load_vectors, store_vectors
+    from cmimh_tf.data.sources import open_records
 
-    return load_vectors(open_records(name))
+    reader = open_records(name)
+    if large_data_folder and isinstance(reader, TFRecordReader) and reader.num_bytes > stored_rows.IN_MEMORY_BYTES:
+        return store_vectors(reader, large_data_folder)
+    return load_vectors(reader)
 
 
 def metrics_table(metrics: dict[str, Any]) -> str:
@@ -122,10 +155,15 @@ def metrics_table(metrics: dict[str, Any]) -> str:
 
     named = {"map_at_50": "mAP@50", "map_at_1000": "mAP@1000", "map": "mAP"}
     recalls = {key: key.replace("recall_one_at_", "RecallOne@") for key in metrics if key.startswith("recall_one_at")}
-    rows = {title: metrics[key] for key, title in {**named, **recalls}.items() if key in metrics}
+    rows = []
+    for key, title in {**named, **recalls}.items():
+        if key in metrics:
+            rows.append((title, metrics[key]))
+        if key in metrics.get("asymmetric", {}):
+            rows.append(("  asymmetric", metrics["asymmetric"][key]))
     lines = [f"{metrics['code_length']} bits, in %" + "".join(f"{task:>16}" for task in TASKS)]
     width = len(lines[0]) - 16 * len(TASKS)
-    for title, values in rows.items():
+    for title, values in rows:
         cells = "".join(f"{100 * values[task]:16.1f}" if task in values else f"{'-':>16}" for task in TASKS)
         lines.append(f"{title:<{width}}{cells}")
     if "chance" in metrics:

@@ -3,44 +3,55 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cmimh_tf.ops.hamming import check_code_length
+from cmimh_tf.codes import check_code_length
 from cmimh_tf.overrides import flatten, override
+from cmimh_tf.terms import TERMS
+
+
+def _with_term_weights(cls: type) -> type:
+    """Adds one field per term of the objective, `<name>_weight`, before the fields that the class has."""
+    weights = {term.weight_key: term for term in TERMS}
+    cls.__annotations__ = {**dict.fromkeys(weights, float), **cls.__annotations__}
+    for key, term in weights.items():
+        setattr(cls, key, term.weight)
+    return cls
 
 
 @dataclass(frozen=True)
+@_with_term_weights
 class LossConfig:
-    """The weights of the objective and the variants of its terms. A weight of 0 switches a term off.
+    """The weights of the objective and the variants of its terms.
+
+    Besides the attributes below there is one weight per term of `cmimh_tf.terms.TERMS`, `<name>_weight`, such as
+    `mutual_information_weight`. A weight of 0 switches the term off, and its networks with it.
 
     Attributes:
-        reconstruction_weight: weight of the bound on I(x; h), 1 in the paper.
-        mutual_information_weight: lambda 1, of the JS bound on I(h_image; h_text).
-        modality_gap_weight: lambda 2, of the symmetric KL divergence.
-        independence_weight: lambda 3, of the total correlation.
-        balance_weight: lambda 4, of the bit balance.
-        cross_reconstruction_weight: of I(x_image; h_text) + I(x_text; h_image), each decoded from the other's code.
-        cross_decoders: "separate" networks for it, as in the paper, or the modality's own decoder, "shared", which
-            teaches the two codes to mean the same.
-        critic_inputs: what the critic sees, "probs" or sampled "codes".
+        cross_decoders: the networks of cross reconstruction: "separate", as in the paper, or the modality's own
+            decoder, "shared", which aligns the two codes.
+        critic_inputs: the critic's inputs, "probs" or sampled "codes".
         critic_samples: number of sampled pairs of codes when `critic_inputs` is "codes".
         critic_negatives: "all" off-diagonal pairs of the batch, or one "shuffle" of it.
         scale_by_code_length: multiplies the weights of the terms that sum over bits by 32 / code_length.
-        modality_gap_warmup_steps: steps over which lambda 2 rises from 0.
+        modality_gap_warmup_steps: steps over which the weight of the modality gap rises from 0.
     """
 
-    reconstruction_weight: float = 1.0
-    mutual_information_weight: float = 40.0
-    modality_gap_weight: float = 0.75
-    independence_weight: float = 2.5
-    balance_weight: float = 0.01
-    cross_reconstruction_weight: float = 1.0
     cross_decoders: str = "shared"
     critic_inputs: str = "probs"
     critic_samples: int = 1
     critic_negatives: str = "all"
     scale_by_code_length: bool = True
     modality_gap_warmup_steps: int = 300
+
+    def weight(self, term: str) -> float:
+        """The weight of a term by its name."""
+        return getattr(self, f"{term}_weight")
+
+    if TYPE_CHECKING:
+        # The weights are fields that the decorator adds.
+        def __init__(self, **values: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -66,13 +77,13 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """SGD with momentum, coupled weight decay, and one learning rate a group of networks.
+    """SGD with momentum, coupled weight decay, and one learning rate per group of networks.
 
     Attributes:
         encoder_rate, decoder_rate, critic_rate, discriminator_rate: learning rates.
-        momentum: of all four optimisers.
+        momentum: of all four optimizers.
         weight_decay: L2 added to the gradient.
-        gradient_clip_norm: joint norm limit of all gradients but the discriminators'; null never clips.
+        gradient_clip_norm: limit of the joint norm of all gradients except the discriminators'; null never clips.
         schedule: "constant", or "cosine" down to 0 over the training.
     """
 
@@ -88,7 +99,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class NeighbourhoodConfig:
-    """What a code reconstructs besides its own pair; `neighbours=0` is the paper, each pair alone.
+    """What codes reconstruct: a mean over similar pairs, or, with `neighbours=0`, each pair itself as in the paper.
 
     Attributes:
         neighbours: how many nearest pairs, in both feature spaces together, make a neighbourhood.
@@ -103,12 +114,12 @@ class NeighbourhoodConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How long and on what batches.
+    """Length and batches of a training.
 
     Attributes:
-        batch_size: pairs a step.
+        batch_size: pairs per step.
         epochs: passes over the training pairs.
-        validation_share: share of the training pairs kept aside for early stopping; 0 trains on all.
+        validation_share: share of the training pairs held out for early stopping; 0 trains on all.
         patience: epochs without a better label-free validation score before stopping.
     """
 
@@ -145,7 +156,7 @@ def _check_range(key: str, value: Any) -> None:
         if not 0 <= number < float("inf"):
             raise ValueError(f"`{key}` must be a finite number of at least 0. Received: {key}={value!r}.")
     if key == "training.batch_size" and value < 2:
-        raise ValueError(f"`{key}` must be at least 2, since pairs are told apart within a batch. Received: {value}.")
+        raise ValueError(f"`{key}` must be at least 2, since pairs are compared within a batch. Received: {value}.")
     if key in _SHARES and value > 1:
         raise ValueError(f"`{key}` must be at most 1. Received: {key}={value!r}.")
     if key in ("training.validation_share", "optimizer.momentum") and value >= 1:
@@ -154,7 +165,7 @@ def _check_range(key: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class CMIMHConfig:
-    """All that decides what is learned, saved beside every result.
+    """Everything that determines what is learned. It is saved with every result.
 
     Attributes:
         code_length: number of bits, a positive multiple of 8.
@@ -185,18 +196,17 @@ class CMIMHConfig:
         return override(cls(), flatten(values))
 
 
-_PAPER_LOSS = LossConfig(
-    mutual_information_weight=1.5,
-    modality_gap_weight=1.0,
-    independence_weight=0.25,
-    balance_weight=0.01,
-    cross_reconstruction_weight=0.0,
-    cross_decoders="separate",
-    scale_by_code_length=False,
-    modality_gap_warmup_steps=0,
-)
 _PAPER = CMIMHConfig(
-    loss=_PAPER_LOSS,
+    loss=LossConfig(
+        mutual_information_weight=1.5,
+        modality_gap_weight=1.0,
+        independence_weight=0.25,
+        balance_weight=0.01,
+        cross_reconstruction_weight=0.0,
+        cross_decoders="separate",
+        scale_by_code_length=False,
+        modality_gap_warmup_steps=0,
+    ),
     network=NetworkConfig(input_noise=0.0),
     optimizer=OptimizerConfig(gradient_clip_norm=None, schedule="constant"),
     neighbourhood=NeighbourhoodConfig(neighbours=0),
@@ -205,9 +215,7 @@ PRESETS: dict[str, CMIMHConfig] = {
     "default": CMIMHConfig(),
     "mirflickr25k": _PAPER,
     "nuswide": _PAPER,
-    "mscoco": dataclasses.replace(
-        _PAPER, loss=dataclasses.replace(_PAPER_LOSS, mutual_information_weight=4.0, modality_gap_weight=1.5)
-    ),
+    "mscoco": override(_PAPER, {"loss.mutual_information_weight": 4.0, "loss.modality_gap_weight": 1.5}),
     "smoke": CMIMHConfig(
         code_length=16,
         loss=LossConfig(modality_gap_warmup_steps=20),

@@ -9,16 +9,17 @@ _EPILOG = """\
 examples:
   python -m cmimh_tf.evaluate --model runs/mine --data features.npz
   python -m cmimh_tf.evaluate --model runs/mine --data new.npz --queries 500 --json new_metrics.json
+  python -m cmimh_tf.evaluate --model runs/mine --data features.npz --rerank asymmetric
 
-The data is split into queries and database by the seed of the training, so that on the training's own file the
-queries are the same that were held out. Without labels only RecallOne@k is measured.
+The data is split into queries and database with the seed of the training. On the file that the model was trained on,
+the queries are therefore the pairs that were held out. Without labels, only RecallOne@k is measured.
 """
 
 
 def main() -> None:
-    """Parses the flags and runs."""
+    """Parses the flags and runs the command."""
     parser = argparse.ArgumentParser(
-        prog="python -m cmimh_tf.evaluate",
+        prog=command_line.program("cmimh_tf.evaluate"),
         description="Measures retrieval between images and texts by the codes of a trained model.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -32,16 +33,26 @@ def main() -> None:
         help="size of the query set (default: the training's on its data, else an eighth, at most 2000)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="of the split (default: the training's)")
+    parser.add_argument(
+        "--rerank",
+        choices=("none", "asymmetric"),
+        default="none",
+        help="asymmetric: also rank by the logits of the queries (default: none)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all measures to a file")
     command_line.run(evaluate, parser.parse_args())
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
     """Loads, splits, hashes, measures."""
-    from cmimh_tf.atomic import write_json
     from cmimh_tf.data.splits import split_data
+    from cmimh_tf.training.run_folder import RunFolder, load_model, model_file
+
+    model_file(arguments.model)
+    command_line.check_data(arguments.data)
+    command_line.start_tensorflow()
+    from cmimh_tf.files import write_json
     from cmimh_tf.training.evaluation import evaluate_model
-    from cmimh_tf.training.run_folder import RunFolder, load_model
 
     model = load_model(arguments.model)
     seed = model.config.seed if arguments.seed is None else arguments.seed
@@ -50,7 +61,8 @@ def evaluate(arguments: argparse.Namespace) -> None:
     if num_queries is None:
         num_queries = RunFolder(arguments.model).queries_of(data.fingerprint())
     splits = split_data(data, seed, num_queries=num_queries)
-    metrics = evaluate_model(model, data.take(splits.query), data.take(splits.database), seed=seed)
+    query, database = data.take(splits.query), data.take(splits.database)
+    metrics = evaluate_model(model, query, database, seed=seed, rerank=arguments.rerank)
     print(command_line.metrics_table(metrics))
     if arguments.json:
         write_json(arguments.json, metrics)

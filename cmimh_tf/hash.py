@@ -9,15 +9,15 @@ _EPILOG = """\
 example:
   python -m cmimh_tf.hash --model runs/mine --data new.npz --out codes.npz
 
-The file gets `image_codes` and `text_codes`, uint8 [pairs, bits / 8], packed with the least significant bit first, and
-`ids`. Hamming distance: numpy.unpackbits(a ^ b, axis=-1).sum(-1).
+The file contains `image_codes` and `text_codes`, uint8 [pairs, bits / 8], packed with the least significant bit first,
+and `ids`. Hamming distance: numpy.unpackbits(a ^ b, axis=-1).sum(-1).
 """
 
 
 def main() -> None:
-    """Parses the flags and runs."""
+    """Parses the flags and runs the command."""
     parser = argparse.ArgumentParser(
-        prog="python -m cmimh_tf.hash",
+        prog=command_line.program("cmimh_tf.hash"),
         description="Writes the binary codes of images and texts.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -30,10 +30,14 @@ def main() -> None:
 
 def hash_file(arguments: argparse.Namespace) -> None:
     """Loads, hashes, writes."""
+    from cmimh_tf.training.run_folder import load_model, model_file
+
+    model_file(arguments.model)
+    command_line.check_data(arguments.data)
+    command_line.start_tensorflow()
     import numpy as np
 
-    from cmimh_tf.atomic import write_npz
-    from cmimh_tf.training.run_folder import load_model
+    from cmimh_tf.files import write_npz
 
     model = load_model(arguments.model)
     data = command_line.load_data(arguments.data, model.config.seed)

@@ -1,4 +1,4 @@
-"""Overrides of a nested dataclass configuration that refuse what they do not know."""
+"""Overrides of a nested dataclass configuration, with errors for unknown keys and wrong types."""
 
 import dataclasses
 import difflib

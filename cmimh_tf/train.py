@@ -12,15 +12,15 @@ examples:
   python -m cmimh_tf.train --data features.npz --bits 64 --seed 1 --out runs/mine
   python -m cmimh_tf.train --data features.npz --set loss.mutual_information_weight=4 --out runs/weights
 
-The folder gets config.json, model.keras, metrics.json, history.csv, checkpoints/ and tensorboard/. A run that was
-killed goes on when the same command is given again. Then: `python -m cmimh_tf.evaluate` and `python -m cmimh_tf.hash`.
+The folder will contain config.json, model.keras, metrics.json, history.csv, checkpoints/ and tensorboard/. If a run is
+interrupted, run the same command again to continue. Then: `python -m cmimh_tf.evaluate` and `python -m cmimh_tf.hash`.
 """
 
 
 def main() -> None:
-    """Parses the flags and runs."""
+    """Parses the flags and runs the command."""
     parser = argparse.ArgumentParser(
-        prog="python -m cmimh_tf.train",
+        prog=command_line.program("cmimh_tf.train"),
         description="Learns binary codes for paired images and texts, without labels, and measures retrieval.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument(
         "--shuffle-pairs",
         action="store_true",
-        help="control: pairs are torn apart, quality must fall to chance",
+        help="control experiment: assign texts to images at random; quality must fall to chance",
     )
     parser.add_argument("--overwrite", action="store_true", help="delete the run in --out first")
     command_line.run(train, parser.parse_args(), resumes=True)
@@ -44,26 +44,29 @@ def main() -> None:
 def train(arguments: argparse.Namespace) -> None:
     """Trains, measures, and writes the run's folder."""
     config = command_line.config_from_flags(arguments)
+    command_line.check_data(arguments.data)
+    command_line.start_tensorflow()
     import numpy as np
 
-    from cmimh_tf.atomic import write_json
     from cmimh_tf.data.splits import split_data
+    from cmimh_tf.files import remove_folder, write_json
+    from cmimh_tf.terms import equation
     from cmimh_tf.training.evaluation import evaluate_model
     from cmimh_tf.training.run_folder import RunFolder, load_model
     from cmimh_tf.training.trainer import train_model
 
-    data = command_line.load_data(arguments.data, config.seed)
+    folder = RunFolder(arguments.out)
+    data = command_line.load_data(arguments.data, config.seed, folder.vectors)
     splits = split_data(data, config.seed, num_queries=arguments.queries, num_train=arguments.train_pairs)
     pairs = data.take(splits.train)
     if arguments.shuffle_pairs:
         order = np.random.default_rng([config.seed, 2]).permutation(len(pairs))
-        pairs = dataclasses.replace(pairs, text=pairs.text[order])
+        pairs = dataclasses.replace(pairs, text=pairs.take(order).text)
     print(
         f"{arguments.data}: {len(data):,} pairs, image {data.image.shape[1]}-d, text {data.text.shape[1]}-d; "
         f"training on {len(pairs):,}, {len(splits.query):,} queries against {len(splits.database):,}"
     )
 
-    folder = RunFolder(arguments.out)
     with folder.locked():
         if arguments.overwrite:
             folder.clear()
@@ -83,15 +86,16 @@ def train(arguments: argparse.Namespace) -> None:
             }
         )
         if folder.model.exists():
-            print(f"{folder.path} holds this run, finished: measuring it again. --overwrite trains anew.")
+            print(f"{folder.path} has this run already, finished: only measuring it. Use --overwrite to train again.")
             model, problems = load_model(folder.path), []
         else:
+            print(f"minimising {equation(config.loss)}")
             trained = train_model(pairs, config, folder.path)
             model, problems = trained.model, trained.problems
-            folder.save_model(model)
 
         metrics = evaluate_model(model, data.take(splits.query), data.take(splits.database), seed=config.seed)
         write_json(folder.metrics, metrics)
+        remove_folder(folder.vectors)
     print(command_line.metrics_table(metrics))
     for problem in problems:
         print(f"warning: {problem}")

@@ -1,4 +1,4 @@
-"""What the person at the screen sees, while everything else goes to a log file."""
+"""Output for the user, while everything that TFX, Beam and TensorFlow print goes to a log file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _stream: TextIO | None = None
 
 
 def stream() -> TextIO:
-    """Where lines for the user go: the real standard output even while it is redirected."""
+    """The user's screen: the real standard output, even while it is redirected to a log."""
     return _stream or sys.stdout
 
 
@@ -23,12 +23,17 @@ def say(line: str = "") -> None:
     print(line, file=stream(), flush=True)
 
 
+def relative_path(path: Path) -> str:
+    """A path for the screen: relative to the current folder if it is below it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
 @contextmanager
 def output_to_log(path: Path) -> Iterator[None]:
-    """Sends file descriptors 1 and 2 to a file: TensorFlow's and Beam's C++ code writes to them directly.
+    """Redirects file descriptors 1 and 2 to a file: C++ code in TensorFlow and Beam writes to them directly.
 
     Args:
-        path: the log file, appended to.
+        path: the log file; new output is appended.
     """
     global _stream
     path.parent.mkdir(parents=True, exist_ok=True)

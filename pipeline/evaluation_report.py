@@ -6,22 +6,22 @@ import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from cmimh_tf.atomic import write_text
-from cmimh_tf.data.paired import PairedData
-from cmimh_tf.metrics.neighbours import ranked_neighbours
-from cmimh_tf.models.cmimh import CMIMH
-from cmimh_tf.reports.content import Item, ReportContent, Retrieved
-from cmimh_tf.reports.page import render_report
+from cmimh_tf.data.pairs import PairedData
+from cmimh_tf.files import write_text
+from cmimh_tf.metrics.retrieval import ranked_neighbours
+from cmimh_tf.model import CMIMH
+from cmimh_tf.reports.model_report import Item, ReportContent, Retrieved, render_report
 from cmimh_tf.training.evaluation import hash_pairs
 from cmimh_tf.training.run_folder import RunFolder
-from pipeline.examples import read_raw_rows
-from pipeline.features import CAPTION, DATABASE, ID, IMAGE_BYTES, QUERY
-from pipeline.thresholds import Verdict
+from pipeline.examples import CAPTION, DATABASE, ID, IMAGE_BYTES, QUERY, read_raw_rows
+
+if TYPE_CHECKING:
+    from pipeline.components.evaluator import Verdict
 
 _NUM_QUERIES = 6
 _NUM_PICTURES = 8

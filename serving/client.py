@@ -1,4 +1,4 @@
-"""Hashes through a server, ours or TF Serving itself, over REST or gRPC: a class, and a command.
+"""Hashes with a server, ours or TF Serving, over REST or gRPC: a class and a command.
 
 python -m serving.client image photo.jpg
 python -m serving.client text "a dog on a beach" --url grpc://127.0.0.1:8500
@@ -12,28 +12,31 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from serving.transports import Endpoint, ServerError, connect
 
+Answer = TypeVar("Answer")
 RETRIED_STATUSES = (429, 503, "RESOURCE_EXHAUSTED", "UNAVAILABLE")
-# In base64 a third more, which stays below the 16 MB that the server takes.
+# In base64 it is a third more, which is below the server's limit of 16 MB.
 _MAX_BATCH_BYTES = 8 << 20
 
 
 class HashingClient:
-    """Codes of vectors, picture files and captions. Hashing changes nothing, so every request may be repeated.
+    """Hashes vectors, picture files and captions. Hashing has no side effects, so every request may be repeated.
 
     Args:
         url: `http://host:8501`, or `grpc://host:8500`; `https` and `grpcs` for TLS.
-        model: its name on the server.
-        version, label: of the model; at most one of them, by default the newest.
-        timeout: seconds for one request.
-        retries: how often one is repeated when the server is busy (429), not available (503) or out of reach.
+        model: name of the model on the server.
+        version, label: version of the model; at most one of them, by default the newest version.
+        timeout: seconds per request.
+        retries: number of repetitions if the server is busy (429), unavailable (503) or cannot be reached.
         backoff: seconds before the first repetition, doubled before each further one.
-        batch_rows: rows that one request carries at most; fewer if they are long, together more than 8 MB.
+        batch_rows: maximum number of rows per request; a request has fewer if they exceed 8 MB.
         token: bearer token.
         certificate: PEM file of the authority that signed the server's certificate, if it is not a public one.
 
@@ -78,6 +81,20 @@ class HashingClient:
         """Strings -> uint8 [N, code_length / 8]."""
         return self._hash("hash_caption", [caption.encode("utf-8") for caption in captions])
 
+    def predict(self, signature: str, rows: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        """Codes and the probabilities behind them.
+
+        Args:
+            signature: "hash_caption", "hash_image_bytes", "hash_text_float_bytes" or "hash_image_float_bytes".
+            rows: N captions in UTF-8, encoded pictures, or vectors as bytes of little-endian float32.
+
+        Returns:
+            Codes, uint8 [N, code_length / 8], and P(h = 1 | x), float32 [N, code_length].
+        """
+        parts = self._in_batches(self._transport.predict_probs, signature, rows)
+        codes = _code_array([code for codes, _ in parts for code in codes])
+        return codes, np.concatenate([probs for _, probs in parts])
+
     def close(self) -> None:
         """Closes the connections."""
         self._transport.close()
@@ -89,15 +106,20 @@ class HashingClient:
         self.close()
 
     def _hash(self, signature: str, rows: Sequence[bytes]) -> np.ndarray:
+        parts = self._in_batches(self._transport.predict, signature, rows)
+        return _code_array([code for codes in parts for code in codes])
+
+    def _in_batches(
+        self, predict: Callable[[str, Sequence[bytes]], Answer], signature: str, rows: Sequence[bytes]
+    ) -> list[Answer]:
         if not rows:
             raise ValueError("There must be at least one row to hash. Received: none.")
-        codes = [code for batch in _batches(rows, self._batch_rows) for code in self._with_retries(signature, batch)]
-        return np.frombuffer(b"".join(codes), np.uint8).reshape(len(rows), -1)
+        return [self._with_retries(partial(predict, signature, batch)) for batch in _batches(rows, self._batch_rows)]
 
-    def _with_retries(self, signature: str, rows: Sequence[bytes]) -> list[bytes]:
+    def _with_retries(self, request: Callable[[], Answer]) -> Answer:
         for attempt in range(self._retries + 1):
             try:
-                return self._transport.predict(signature, rows)
+                return request()
             except ServerError as error:
                 if attempt == self._retries or error.is_too_large or error.status not in RETRIED_STATUSES:
                     raise
@@ -105,8 +127,12 @@ class HashingClient:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
 
+def _code_array(codes: Sequence[bytes]) -> np.ndarray:
+    return np.frombuffer(b"".join(codes), np.uint8).reshape(len(codes), -1)
+
+
 def _batches(rows: Sequence[bytes], max_rows: int) -> Iterator[list[bytes]]:
-    """The rows in their order, for one request each; a row that is too long for any goes alone."""
+    """The rows of each request, in order. A row that is larger than a request should be is sent alone."""
     batch: list[bytes] = []
     size = 0
     for row in rows:
@@ -126,26 +152,26 @@ def _row_bytes(vectors: np.ndarray) -> list[bytes]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command: one line `code<TAB>input` for each picture or text, or an .npz of codes."""
+    """Prints one line `code<TAB>input` per picture or text, or writes an .npz of codes."""
     parser = argparse.ArgumentParser(
-        prog="python -m serving.client", description="Hashes through a server.", epilog=__doc__,
+        prog="python -m serving.client", description="Hashes with a server.", epilog=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("what", choices=("image", "text", "vectors"), help="what the inputs are")
+    parser.add_argument("what", choices=("image", "text", "vectors"), help="kind of the inputs")
     parser.add_argument("inputs", nargs="+", help="picture files, texts, or one .npz with `image` and `text`")
     parser.add_argument("--url", default="http://127.0.0.1:8501", help="http(s):// or grpc(s):// (%(default)s)")
     parser.add_argument("--model", default="cmimh", help="name on the server (%(default)s)")
-    parser.add_argument("--version", type=int, help="of the model (default: the newest)")
-    parser.add_argument("--label", help="of the model's version, such as stable")
-    parser.add_argument("--timeout", type=float, default=10.0, metavar="S", help="for a request (%(default)s)")
-    parser.add_argument("--retries", type=int, default=3, metavar="N", help="when the server is busy (%(default)s)")
+    parser.add_argument("--version", type=int, help="version of the model (default: the newest)")
+    parser.add_argument("--label", help="label of the version, such as stable")
+    parser.add_argument("--timeout", type=float, default=10.0, metavar="S", help="seconds per request (%(default)s)")
+    parser.add_argument("--retries", type=int, default=3, metavar="N", help="if the server is busy (%(default)s)")
     parser.add_argument("--token", default=os.environ.get("CMIMH_SERVING_TOKEN"), help="bearer token")
-    parser.add_argument("--certificate", metavar="FILE", help="PEM of the authority that signed the server's")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the .npz to write, for vectors")
+    parser.add_argument("--certificate", metavar="FILE", help="PEM of the authority that signed the certificate")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="output .npz for vectors")
     flags = vars(parser.parse_args(arguments))
     what, inputs, out = flags.pop("what"), flags.pop("inputs"), flags.pop("out")
     if (what == "vectors") != (out is not None) or (what == "vectors" and len(inputs) != 1):
-        parser.error("`vectors` takes one .npz and --out; `image` and `text` print their codes.")
+        parser.error("`vectors` needs one .npz and --out; `image` and `text` print their codes.")
     try:
         with HashingClient(flags.pop("url"), **flags) as client:
             for line in _run(client, what, inputs, out):
@@ -157,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(client: HashingClient, what: str, inputs: Sequence[str], out: Path | None) -> Iterator[str]:
     if what == "vectors":
-        from cmimh_tf.atomic import write_npz
+        from cmimh_tf.files import write_npz
 
         assert out is not None
         with np.load(inputs[0]) as arrays:

@@ -1,4 +1,4 @@
-"""What happens to a request's inputs before the encoders see them, as graph code inside the SavedModel."""
+"""Preprocessing of a request's inputs, as TensorFlow graph code inside the SavedModel."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import tensorflow as tf
 
 GraphFunction = Callable[[tf.Tensor], tf.Tensor]
 
-# tf.Example keys by the input that they hold; an Example with several is hashed as the first one that it has.
+# The keys of tf.Examples. If an Example has several of them, the first one in this order is hashed.
 EXAMPLE_KEYS = ("image", "image_bytes", "text", "caption")
 
 
 class Preprocessing(tf.Module):
-    """Maps what clients send to the vectors that the encoders were trained on. This base class changes nothing.
+    """Maps the inputs of clients to the vectors that the encoders were trained on. This base class changes nothing.
 
-    A subclass overrides the methods that its fitted pipeline has an answer for. All of them are traced into the
-    SavedModel, so they must be TensorFlow graph code, and tables, variables or loaded Transform graphs that they
-    use must be attributes of the module, which is what makes TensorFlow save them.
+    A subclass overrides the methods that its fitted pipeline supports. They are traced into the SavedModel, so they
+    must be TensorFlow graph code. TensorFlow only saves tables, variables and Transform graphs that are attributes of
+    the module.
 
     Args:
-        image_width: the width of the image vectors that clients send.
-        text_width: the width of the text vectors that clients send.
+        image_width: the width of clients' image vectors.
+        text_width: the width of clients' text vectors.
 
     Attributes:
         image_bytes_vectors: string [B] of encoded pictures -> float [B, image_units], or None if the pipeline was
-            not fitted on pictures. A picture that cannot be decoded must be an InvalidArgumentError.
+            not fitted on pictures. A picture that cannot be decoded must raise an InvalidArgumentError.
         caption_vectors: string [B] of UTF-8 -> float [B, text_units], or None if it was not fitted on captions.
-        image_features_version, text_features_version: of the features whose vectors `image_vectors` and `text_vectors`
-            take, as `cmimh_tf.features.registry` gives them; None where clients bring vectors of their own.
+        image_features_version, text_features_version: the versions of the features that `image_vectors` and
+            `text_vectors` expect; None if clients compute their own vectors.
     """
 
     image_bytes_vectors: GraphFunction | None = None
@@ -43,19 +43,18 @@ class Preprocessing(tf.Module):
         self.text_width = text_width
 
     def image_vectors(self, image: tf.Tensor) -> tf.Tensor:
-        """[B, image_width] float -> [B, image_units] float, what the image encoder takes."""
+        """float [B, image_width] -> float [B, image_units], the input of the image encoder."""
         return image
 
     def text_vectors(self, text: tf.Tensor) -> tf.Tensor:
-        """[B, text_width] float -> [B, text_units] float, what the text encoder takes."""
+        """float [B, text_width] -> float [B, text_units], the input of the text encoder."""
         return text
 
     @property
     def example_spec(self) -> Mapping[str, Any]:
-        """How `serving_default` parses serialized tf.Examples, by the keys of `EXAMPLE_KEYS`.
+        """The features of serialized tf.Examples, for `serving_default`.
 
-        Ragged, so that a feature that is not there differs from one that is all zeros, and a wrong width can be
-        answered with the right one.
+        They are ragged, to distinguish a missing feature from zeros and to report a wrong width.
         """
         spec = {"image": tf.io.RaggedFeature(tf.float32), "text": tf.io.RaggedFeature(tf.float32)}
         if self.image_bytes_vectors is not None:
@@ -66,11 +65,11 @@ class Preprocessing(tf.Module):
 
 
 class PictureAndCaptionPreprocessing(Preprocessing):
-    """Pictures and captions by features of `cmimh_tf.features`; vectors go through as they are.
+    """Converts pictures and captions with features of `cmimh_tf.features`; vectors are not changed.
 
     Args:
-        text_features: such as a `BagOfWords` that was fitted on the training captions.
-        image_features: of `make_image_features`; None takes `descriptor`.
+        text_features: for example a `BagOfWords` that was fitted on the training captions.
+        image_features: from `make_image_features`; None means `descriptor`.
     """
 
     def __init__(self, text_features: Any, image_features: Any = None):

@@ -1,4 +1,4 @@
-"""The command that exports a trained model for a server: `python -m serving.push --model DIR --model-base DIR`."""
+"""`python -m serving.push --model DIR --model-base DIR`: exports a trained model for a server."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ example:
   python -m serving.push --model runs/mine --model-base serving_model/cmimh
   python -m serving.server --model-base serving_model/cmimh
 
-Each call adds a version; a server that looks at the folder takes it up while it runs. The signatures take vectors. A
-model that takes pictures and captions comes out of the pipeline, which knows how they became vectors.
+Each call adds a version, which a running server loads by itself. The exported signatures accept vectors. Models that
+accept pictures and captions are exported by the pipeline, together with the conversion to vectors.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Parses the flags and runs."""
+    """Checks the flags before TensorFlow is imported, then exports."""
     parser = argparse.ArgumentParser(
         prog="python -m serving.push",
-        description="Exports a trained model as the next version that a server will take up.",
+        description="Exports a trained model as the next version for a server.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="folder of a finished run")
     parser.add_argument("--model-base", required=True, type=Path, metavar="DIR", help="folder of the versions")
-    command_line.run(push, parser.parse_args(arguments))
+    flags = parser.parse_args(arguments)
+    if not (flags.model / "model.keras").is_file():
+        parser.error(f"--model must be the folder of a finished run, with a model.keras. Received: {flags.model}.")
+    command_line.run(push, flags)
 
 
 def push(arguments: argparse.Namespace) -> None:
-    """Loads and exports, with the measures of the run if there are any."""
+    """Exports the model, with the metrics of the run if there are any."""
     from cmimh_tf.training.run_folder import RunFolder, load_model
     from serving.export import export_model, next_version
 

@@ -1,12 +1,12 @@
 """The signatures of the exported model: from vectors, bytes, captions or tf.Examples to codes.
 
-Every signature returns, row by row,
+Every signature returns, per row,
 
-    code_bytes  string [B], the packed code of L/8 bytes; the name ends in _bytes, so that REST answers base64
+    code_bytes  string [B], the packed code of L/8 bytes; base64 over REST, because the name ends in _bytes
     bits        int32 [B, L] of 0 and 1
     probs       float32 [B, L], P(h = 1 | x)
 
-and refuses wrong input with an InvalidArgumentError, which says what was expected and what was received.
+Wrong input raises an InvalidArgumentError with the expected and the received value.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from cmimh_tf.ops.hamming import pack_bits_graph
+from cmimh_tf.codes import pack_bits_graph
 from serving.preprocessing import EXAMPLE_KEYS, GraphFunction, Preprocessing
 
 if TYPE_CHECKING:
-    from cmimh_tf.models.cmimh import CMIMH
+    from cmimh_tf.model import CMIMH
 
 Outputs = dict[str, tf.Tensor]
 
-OUTPUT_NAMES = ("code_bytes", "bits", "probs")
 FLOAT_BYTES = 4
 
 
 class HashingSignatures(tf.Module):
-    """Preprocessing and encoders as functions ready for `tf.saved_model.save`.
+    """Preprocessing and encoders as functions for `tf.saved_model.save`.
 
-    Only what hashing needs is tracked: decoders, critic and discriminators stay behind.
+    Decoders, critic and discriminators are not saved.
 
     Args:
         model: the trained model.
-        preprocessing: what is done to vectors, pictures and captions first.
+        preprocessing: applied to vectors, pictures and captions.
     """
 
     def __init__(self, model: CMIMH, preprocessing: Preprocessing):
         super().__init__(name="hashing_signatures")
         self.preprocessing = preprocessing
         self.code_length = model.config.code_length
-        # In tuples, which hide them from tracking.
+        assert model.image_units is not None
+        assert model.text_units is not None
+        # Tuples hide the model from TensorFlow's tracking, which would save all of it.
         self._image = (partial(model.code_logits, "image"), model.image_units)
         self._text = (partial(model.code_logits, "text"), model.text_units)
 
@@ -64,7 +65,7 @@ class HashingSignatures(tf.Module):
             signatures["hash_image_bytes"] = self._of_strings("image_bytes", self.image_bytes_logits)
         if self.preprocessing.caption_vectors is not None:
             signatures["hash_caption"] = self._of_strings("caption", self.caption_logits)
-        # What the traces read, and nothing else of the model.
+        # Save the variables that the traces use.
         captured = [variable for function in signatures.values() for variable in function.variables]
         self.encoder_variables = list({id(variable): variable for variable in captured}.values())
         return signatures
@@ -108,7 +109,7 @@ class HashingSignatures(tf.Module):
         return tf.reshape(stitched, [-1, self.code_length])
 
     def _example_rows(self, key: str, values: tf.RaggedTensor) -> tf.Tensor:
-        """The logits of those Examples that are hashed by one of their features."""
+        """The logits of the Examples that are hashed by the feature `key`."""
         widths = {"image": self.preprocessing.image_width, "text": self.preprocessing.text_width}
         width = widths.get(key, 1)
         lengths = values.row_lengths()
@@ -139,7 +140,7 @@ class HashingSignatures(tf.Module):
             return tf.identity(logits)
 
     def _of_floats(self, name: str, width: int, logits: GraphFunction) -> tf.types.experimental.ConcreteFunction:
-        # The width is left open in the trace, so that the check in the graph and not the runtime answers a wrong one;
+        # The width is open in the trace, so that the check in the graph, not TensorFlow, reports a wrong one.
         # `export_model` declares it in the signature.
         return self._traced(name, tf.TensorSpec([None, None], tf.float32, name=name), logits)
 
@@ -153,7 +154,7 @@ class HashingSignatures(tf.Module):
         return tf.function(signature, autograph=False).get_concrete_function(spec)
 
     def _outputs(self, logits: tf.Tensor) -> Outputs:
-        """Logits [B, L] to the three outputs; a bit is 1 where mu >= 0.5, that is where the logit is at least 0."""
+        """Logits [B, L] to the three outputs. A bit is 1 where mu >= 0.5, that is where the logit is at least 0."""
         bits = tf.ensure_shape(logits >= 0, [None, self.code_length])
         return {
             "code_bytes": bytes_to_strings(pack_bits_graph(bits)),
@@ -163,7 +164,7 @@ class HashingSignatures(tf.Module):
 
 
 def _checks(preprocessing: Preprocessing, inputs: tf.Tensor, name: str) -> list[tf.Operation]:
-    """The checks of what a client sent: width and finiteness for floats, nothing for strings."""
+    """Checks the width and finiteness of float inputs; strings need no check."""
     if not inputs.dtype.is_floating:
         return []
     width = getattr(preprocessing, f"{name}_width")
@@ -176,19 +177,19 @@ def _checks(preprocessing: Preprocessing, inputs: tf.Tensor, name: str) -> list[
 
 
 def check_finite(values: tf.Tensor, name: str) -> tf.Operation:
-    """An InvalidArgumentError that names the first row of [B, n] with a NaN or an infinity."""
+    """Raises an InvalidArgumentError that names the first row of [B, n] with a NaN or an infinity."""
     finite = tf.reduce_all(tf.math.is_finite(values), axis=1)
     message = f"`{name}` must be finite. Received: NaN or infinite values in row "
     return check(tf.reduce_all(finite), [message, first_false(finite), "."])
 
 
 def first_false(values: tf.Tensor) -> tf.Tensor:
-    """The index of the first False of bool [B]; B if there is none. Unlike argmin it takes an empty batch."""
+    """The index of the first False of bool [B]; B if there is none. Unlike argmin it supports an empty batch."""
     return tf.reduce_sum(tf.math.cumprod(tf.cast(values, tf.int32)))
 
 
 def check(condition: tf.Tensor, message: list[str | tf.Tensor]) -> tf.Operation:
-    """An InvalidArgumentError with the joined parts of `message` where `condition` does not hold."""
+    """Raises an InvalidArgumentError with the joined parts of `message` if `condition` is false."""
     parts = [part if isinstance(part, str) else tf.strings.as_string(part) for part in message]
     return tf.debugging.Assert(condition, [tf.strings.join(parts)])
 
@@ -207,6 +208,6 @@ def decode_floats(rows: tf.Tensor, width: int, name: str) -> tf.Tensor:
 
 
 def bytes_to_strings(codes: tf.Tensor) -> tf.Tensor:
-    """uint8 [B, n] -> string [B] of n bytes each; a table, since TensorFlow has no cast from bytes to strings."""
+    """uint8 [B, n] -> string [B] of n bytes each, by a table: TensorFlow cannot cast bytes to strings."""
     table = tf.constant([bytes([value]) for value in range(256)])
     return tf.strings.reduce_join(tf.gather(table, tf.cast(codes, tf.int32)), axis=1)

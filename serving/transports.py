@@ -1,4 +1,4 @@
-"""How the client reaches a server: REST or gRPC, each behind `predict(signature, rows)`."""
+"""The client's connection to a server: REST or gRPC, each behind `predict(signature, rows)`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
+import numpy as np
+
 SCHEMES = ("http", "https", "grpc", "grpcs")
 _INPUT_NAMES = {
     "hash_image_float_bytes": "image_float_bytes",
@@ -20,11 +22,11 @@ _INPUT_NAMES = {
 
 
 class ServerError(Exception):
-    """The server's answer to a request that it refused, or that it cannot be reached.
+    """The server rejected a request, or cannot be reached.
 
     Attributes:
         status: the HTTP status, or the name of the gRPC code.
-        is_too_large: whether the request was, so that it would be refused again.
+        is_too_large: whether the request was too large, so that a retry would fail again.
     """
 
     def __init__(self, status: int | str, message: str, is_too_large: bool = False):
@@ -35,7 +37,7 @@ class ServerError(Exception):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A model on a server; the attributes are those of `HashingClient`."""
+    """A model on a server. The attributes are those of `HashingClient`."""
 
     url: str
     model: str
@@ -56,7 +58,7 @@ class Endpoint:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What every request carries."""
+        """The headers of every request."""
         return {} if self.token is None else {"authorization": f"Bearer {self.token}"}
 
 
@@ -64,7 +66,14 @@ class Transport(Protocol):
     """One connection to a server."""
 
     def predict(self, signature: str, rows: Sequence[bytes]) -> list[bytes]:
-        """Packed codes of the rows.
+        """The packed codes of the rows.
+
+        Raises:
+            ServerError: if the server rejects the request or cannot be reached.
+        """
+
+    def predict_probs(self, signature: str, rows: Sequence[bytes]) -> tuple[list[bytes], np.ndarray]:
+        """Packed codes of the rows, and P(h = 1 | x), float32 [N, L].
 
         Raises:
             ServerError: if there are none.
@@ -75,7 +84,7 @@ class Transport(Protocol):
 
 
 def connect(endpoint: Endpoint) -> Transport:
-    """The transport that the address asks for; nothing is sent yet."""
+    """The transport for the scheme of the URL. Nothing is sent yet."""
     return _GrpcTransport(endpoint) if endpoint.url.startswith("grpc") else _RestTransport(endpoint)
 
 
@@ -95,10 +104,17 @@ class _RestTransport:
         verify: Any = True
         if endpoint.certificate is not None:
             verify = ssl.create_default_context(cafile=os.fspath(endpoint.certificate))
-        # Not through the proxies of the environment: the server is an address, not a web site.
+        # Proxies from the environment are for web sites, not for this server.
         self._client = httpx.Client(timeout=endpoint.timeout, verify=verify, headers=endpoint.headers, trust_env=False)
 
     def predict(self, signature: str, rows: Sequence[bytes]) -> list[bytes]:
+        return _codes_of(self._predictions(signature, rows))
+
+    def predict_probs(self, signature: str, rows: Sequence[bytes]) -> tuple[list[bytes], np.ndarray]:
+        predictions = self._predictions(signature, rows)
+        return _codes_of(predictions), np.array([row["probs"] for row in predictions], np.float32)
+
+    def _predictions(self, signature: str, rows: Sequence[bytes]) -> list[dict[str, Any]]:
         instances = [{"b64": base64.b64encode(row).decode("ascii")} for row in rows]
         try:
             response = self._client.post(self._address, json={"signature_name": signature, "instances": instances})
@@ -107,7 +123,7 @@ class _RestTransport:
         if response.status_code != 200:
             status = response.status_code
             raise ServerError(status, _error_text(response), is_too_large=status == 413)
-        return [base64.b64decode(row["code_bytes"]["b64"]) for row in response.json()["predictions"]]
+        return response.json()["predictions"]
 
     def close(self) -> None:
         self._client.close()
@@ -135,10 +151,19 @@ class _GrpcTransport:
         self._metadata = list(endpoint.headers.items())
 
     def predict(self, signature: str, rows: Sequence[bytes]) -> list[bytes]:
+        return list(self._outputs(signature, rows, ["code_bytes"])["code_bytes"].string_val)
+
+    def predict_probs(self, signature: str, rows: Sequence[bytes]) -> tuple[list[bytes], np.ndarray]:
+        import tensorflow as tf
+
+        outputs = self._outputs(signature, rows, ["code_bytes", "probs"])
+        return list(outputs["code_bytes"].string_val), tf.make_ndarray(outputs["probs"])
+
+    def _outputs(self, signature: str, rows: Sequence[bytes], names: Sequence[str]) -> Any:
         import tensorflow as tf
         from tensorflow_serving.apis import predict_pb2
 
-        request = predict_pb2.PredictRequest(output_filter=["code_bytes"])
+        request = predict_pb2.PredictRequest(output_filter=names)
         request.model_spec.CopyFrom(self._spec)
         request.model_spec.signature_name = signature
         tensor = tf.make_tensor_proto(list(rows), tf.string, [len(rows)])
@@ -146,13 +171,17 @@ class _GrpcTransport:
         try:
             response = self._stub.Predict(request, timeout=self._timeout, metadata=self._metadata)
         except self._failed as error:
-            # A full queue and a message beyond gRPC's limit have one code; only the words tell them apart.
+            # A full queue and a message that is too large have the same code, but different texts.
             is_too_large = "message larger than max" in (error.details() or "")
             raise ServerError(error.code().name, error.details(), is_too_large) from error
-        return list(response.outputs["code_bytes"].string_val)
+        return response.outputs
 
     def close(self) -> None:
         self._channel.close()
+
+
+def _codes_of(predictions: list[dict[str, Any]]) -> list[bytes]:
+    return [base64.b64decode(row["code_bytes"]["b64"]) for row in predictions]
 
 
 def _error_text(response: Any) -> str:

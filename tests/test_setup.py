@@ -1,14 +1,25 @@
-"""What `make` says on a machine that cannot run the project, and what a bare import of the package does."""
+"""Installation on machines that cannot run the project, the wheel and its extras, and a bare import of the package."""
 
+import ast
+import importlib.metadata
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import cmimh_tf
 from scripts.check_python import find_problem
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -169,3 +180,99 @@ def test_keras_3_stays_selected_when_tensorflow_transform_comes_later():
         "print(os.environ['TF_USE_LEGACY_KERAS'], tf.keras.__version__[0])"
     )
     assert _run_python(code).splitlines()[-1] == "0 3"
+
+
+PACKAGES = ("cmimh_tf", "tuner", "pipeline", "serving")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built from a copy of the packages without the data of tests."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__", "dummy_data"))
+    code = "import sys, setuptools.build_meta as backend; backend.build_wheel(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, out], cwd=source, capture_output=True, text=True, check=True)
+    with zipfile.ZipFile(next(out.glob("*.whl"))) as archive:
+        yield source, archive
+
+
+def test_wheel_contains_every_file_that_the_packages_read(wheel):
+    source, archive = wheel
+    # Configuration of servers and clusters, which users copy from the repository.
+    deployment = (".config", ".yml", ".yaml")
+    paths = [path for name in PACKAGES for path in (source / name).rglob("*") if path.is_file()]
+    files = {str(path.relative_to(source)) for path in paths}
+    assert {file for file in files if not file.endswith(deployment)} <= set(archive.namelist())
+
+
+def test_wheel_has_the_version_of_the_package_and_its_command(wheel):
+    _, archive = wheel
+    info = f"cmimh_tf-{cmimh_tf.__version__}.dist-info"
+    assert f"\nVersion: {cmimh_tf.__version__}\n" in archive.read(f"{info}/METADATA").decode()
+    assert "cmimh = cmimh_tf.__main__:main" in archive.read(f"{info}/entry_points.txt").decode()
+
+
+# Packages that come with another one, and are imported without being declared.
+IMPLIED = {
+    "tensorflow": {"protobuf", "typing-extensions"},
+    "tfx": {"ml-metadata", "tensorflow-metadata", "tensorflow-transform"},
+}
+
+
+def declared_packages(extra: str) -> set[str]:
+    """The distributions that the base and an extra declare, those of its own extras included."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pending, declared = [*project["dependencies"], *project["optional-dependencies"][extra]], set()
+    while pending:
+        name, extras = re.match(r"([\w-]+)(?:\[([\w,]+)\])?", pending.pop()).groups()
+        if name == "cmimh-tf":
+            pending += [line for part in extras.split(",") for line in project["optional-dependencies"][part]]
+        else:
+            declared |= {name, *IMPLIED.get(name, ())}
+    return declared
+
+
+@pytest.mark.parametrize(
+    ("folder", "extra"),
+    [
+        ("cmimh_tf/search/engines/nearest.py", "search"),
+        ("cmimh_tf/search/engines/postgres.py", "postgres"),
+        ("cmimh_tf/search/engines/milvus.py", "milvus"),
+        ("cmimh_tf/data", "data"),
+        ("cmimh_tf/features", "features"),
+        ("cmimh_tf/baselines", "experiments"),
+        ("cmimh_tf/experiments", "experiments"),
+        ("cmimh_tf/reports", "reports"),
+        ("tuner", "tuner"),
+        ("pipeline", "pipeline"),
+        ("serving", "serving"),
+    ],
+)
+def test_extras_name_what_a_part_imports(folder, extra):
+    distributions = importlib.metadata.packages_distributions()
+    # Optional parts of `data` with an extra or a message of their own.
+    elsewhere = {"apache-beam", "resvg-py", "etils"} if folder == "cmimh_tf/data" else set()
+    path = ROOT / folder
+    missing = {}
+    for file in path.rglob("*.py") if path.is_dir() else [path]:
+        for name in imported_packages(file.read_text()) - set(sys.stdlib_module_names) - set(PACKAGES):
+            # `google` belongs to many distributions; here it is google.protobuf.
+            found = ["protobuf"] if name == "google" else distributions.get(name, [name])
+            owners = {re.sub(r"[-_.]+", "-", owner).lower() for owner in found}
+            if owners.isdisjoint(declared_packages(extra) | elsewhere):
+                missing.setdefault(name, str(file.relative_to(ROOT)))
+    assert not missing
+
+
+def imported_packages(source: str) -> set[str]:
+    """Top-level names of all absolute imports, those inside functions included."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(node.module or "")
+    return {name.split(".")[0] for name in names}

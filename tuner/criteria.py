@@ -1,45 +1,51 @@
-"""By what a trial is judged: mAP with labels, and what can be said without them.
+"""The criteria that a trial is evaluated by: mAP with labels, and five that need no labels.
 
-More is better in all of them, and both directions count alike:
+For all of them, more is better, and each is the mean of image_to_text and text_to_image:
 
-    val_map                 mAP@1000 on held-out pairs, by labels; image_to_text and text_to_image
+    val_map                 mAP@1000 on held-out pairs, by labels
     pair_score              1 - mean rank / worst rank of a held-out item's own pair among the held-out pairs
     pair_recall             RecallOne@10 among the held-out pairs
-    neighbour_map           mAP@1000 with the nearest pairs in both feature spaces together in place of labels
-    mutual_neighbour_map    the same with those that are near in each of the two spaces
-    similarity_correlation  correlation of the codes' similarity across modalities with that of the features
+    neighbour_map           mAP@1000 in which the nearest pairs, in both feature spaces together, replace the labels
+    mutual_neighbour_map    the same with pairs that are near in each of the two spaces
+    similarity_correlation  correlation of the similarity of codes across modalities with that of the features
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cmimh_tf.codes import hamming_distance
 from cmimh_tf.metrics.evaluation import CodedItems
-from cmimh_tf.metrics.mean_average_precision import mean_average_precision
-from cmimh_tf.metrics.recall_one_at_k import recall_one_at_k
-from cmimh_tf.ops.hamming import hamming_distance
-from tuner.feature_neighbours import FeatureNeighbours
+from cmimh_tf.metrics.retrieval import mean_average_precision, recall_one_at_k
+
+if TYPE_CHECKING:
+    from cmimh_tf.data.pairs import PairedData
 
 VAL_MAP = "val_map"
 LABEL_FREE_CRITERIA = ("pair_score", "pair_recall", "neighbour_map", "mutual_neighbour_map", "similarity_correlation")
-# What `--objective label_free` means.
+# The criterion that `--objective label_free` stands for.
 LABEL_FREE = "neighbour_map"
 OBJECTIVES = ("label_free", VAL_MAP, *LABEL_FREE_CRITERIA)
 _MAP_AT = 1000
 _RECALL_AT = 10
+# About as many pairs share a rare label. At most a tenth of the database is used.
+_NEIGHBOURS = 100
+_SAMPLED_DATABASE = 2_000
 
 
 def resolve_objective(name: str | None, has_labels: bool) -> str:
     """The criterion that a search maximises.
 
     Args:
-        name: one of `OBJECTIVES`, or None for val_map where there are labels and the label-free one where not.
+        name: one of `OBJECTIVES`; None for val_map if there are labels, and the label-free criterion otherwise.
         has_labels: whether the data have labels.
 
     Raises:
-        ValueError: for an unknown name, or val_map without labels.
+        ValueError: for an unknown name, or for val_map without labels.
     """
     if name is None:
         return VAL_MAP if has_labels else LABEL_FREE
@@ -53,22 +59,22 @@ def resolve_objective(name: str | None, has_labels: bool) -> str:
 def measure_criteria(
     query: CodedItems, database: CodedItems, neighbours: FeatureNeighbours, seed: int
 ) -> dict[str, float]:
-    """All criteria of one fold.
+    """Measures all criteria on one fold.
 
     Args:
-        query: the held-out pairs.
-        database: what is searched.
+        query: codes of the held-out pairs.
+        database: codes of the pairs to search.
         neighbours: of the same queries in the same database.
         seed: of the order of ties.
 
     Returns:
-        Each criterion by name; val_map only with labels.
+        The criteria by name; val_map only with labels.
     """
-    # Keras, which those who only need the names can do without.
-    from cmimh_tf.training.validation import pair_score
+    # Imports Keras, which takes seconds.
+    from cmimh_tf.training.callbacks import pair_score
 
     def pseudo_map(relevant: np.ndarray) -> float:
-        # Every query is a class of its own, and a database pair has the classes of the queries that it is near to.
+        # Each query is a class of its own; a database pair belongs to the classes of the queries that it is near to.
         return _cross_modal_map(query, database, np.eye(len(query), dtype=np.uint8), relevant, seed)
 
     criteria = {
@@ -116,3 +122,65 @@ def _row_correlation(left: np.ndarray, right: np.ndarray) -> float:
     scale = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     products = (left * right).sum(axis=1)
     return float(np.mean(np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureNeighbours:
+    """The nearest of M database pairs to each of Q queries, by features. All trials share them.
+
+    Attributes:
+        joint: uint8 [M, Q], 1 if the pair is among the query's nearest in both feature spaces together.
+        mutual: uint8 [M, Q], 1 if the pair is among the query's nearest in each of the two spaces.
+        sampled_rows: int64 [S], the database rows whose similarities are kept.
+        similarity: float32 [Q, S], the joint similarity to these rows.
+    """
+
+    joint: np.ndarray
+    mutual: np.ndarray
+    sampled_rows: np.ndarray
+    similarity: np.ndarray
+
+
+def feature_neighbours(query: PairedData, database: PairedData) -> FeatureNeighbours:
+    """Finds database pairs whose features resemble those of each query.
+
+    The joint similarity is z(cos of images) + z(cos of texts): cosines of features centred on the database, with z
+    scaling each modality's cosines to unit standard deviation.
+
+    Args:
+        query: Q pairs.
+        database: M pairs.
+    """
+    count = max(1, min(_NEIGHBOURS, len(database) // 10))
+    image = _cosines(query.image, database.image)
+    text = _cosines(query.text, database.text)
+    joint = image + text
+    sampled = np.arange(0, len(database), max(1, len(database) // _SAMPLED_DATABASE))
+    # Twice as many candidates in each space, since most of them are not near in the other space.
+    mutual = _nearest(image, 2 * count) & _nearest(text, 2 * count)
+    return FeatureNeighbours(
+        joint=np.ascontiguousarray(_nearest(joint, count).T, np.uint8),
+        mutual=np.ascontiguousarray(mutual.T, np.uint8),
+        sampled_rows=sampled,
+        similarity=joint[:, sampled].astype(np.float32),
+    )
+
+
+def _cosines(query: np.ndarray, database: np.ndarray) -> np.ndarray:
+    """float32 [Q, M] cosines of centred rows, over their standard deviation."""
+    centre = database.mean(axis=0, dtype=np.float64).astype(np.float32)
+    cosines = _unit_rows(query - centre) @ _unit_rows(database - centre).T
+    return cosines / max(float(cosines.std(dtype=np.float64)), 1e-12)
+
+
+def _unit_rows(rows: np.ndarray) -> np.ndarray:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+
+
+def _nearest(similarity: np.ndarray, count: int) -> np.ndarray:
+    """bool [Q, M], the `count` largest of each row."""
+    count = min(count, similarity.shape[1])
+    columns = np.argpartition(-similarity, count - 1, axis=1)[:, :count]
+    marked = np.zeros(similarity.shape, bool)
+    np.put_along_axis(marked, columns, True, axis=1)
+    return marked

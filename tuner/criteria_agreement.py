@@ -1,6 +1,6 @@
-"""How well criteria without labels rank weights: `python -m tuner.criteria_agreement DIR`.
+"""How well the criteria without labels agree with val_map: `python -m tuner.criteria_agreement DIR`.
 
-Every trial records all criteria, whichever of them the search maximised; where there are labels, they can be compared
+Every trial records all criteria, whichever of them is the objective. On data with labels, the others can be compared
 with val_map.
 """
 
@@ -16,18 +16,18 @@ from pathlib import Path
 from cmimh_tf import command_line
 from tuner.criteria import LABEL_FREE_CRITERIA, VAL_MAP
 
-_LEAST_TRIALS = 3
+_MIN_TRIALS = 3
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """One criterion against val_map over the same trials.
+    """One criterion compared with val_map over the same trials.
 
     Attributes:
         criterion: its name.
-        spearman: rank correlation, 1 when both rank all trials alike; NaN for a constant criterion.
-        chosen_val_map: val_map of the trial that the criterion would have chosen.
-        regret: by how much that is below the best val_map.
+        spearman: rank correlation, 1 if both rank all trials equally; NaN for a constant criterion.
+        chosen_val_map: val_map of the trial that the criterion ranks first.
+        regret: the difference between the best val_map and `chosen_val_map`.
     """
 
     criterion: str
@@ -37,7 +37,7 @@ class Agreement:
 
 
 def measure_agreement(rows: Sequence[Mapping[str, float]]) -> list[Agreement]:
-    """Compares every label-free criterion with val_map, the best one first.
+    """Compares each label-free criterion with val_map; the one that agrees best comes first.
 
     Args:
         rows: the criteria of each completed trial.
@@ -45,10 +45,8 @@ def measure_agreement(rows: Sequence[Mapping[str, float]]) -> list[Agreement]:
     Raises:
         ValueError: if there are fewer than 3 trials, or no val_map.
     """
-    if len(rows) < _LEAST_TRIALS or any(VAL_MAP not in row for row in rows):
-        raise ValueError(
-            f"`rows` must be at least {_LEAST_TRIALS} trials with {VAL_MAP}. Received: {len(rows)} trials."
-        )
+    if len(rows) < _MIN_TRIALS or any(VAL_MAP not in row for row in rows):
+        raise ValueError(f"`rows` must be at least {_MIN_TRIALS} trials with {VAL_MAP}. Received: {len(rows)} trials.")
     from scipy.stats import spearmanr
 
     val_map = [row[VAL_MAP] for row in rows]
@@ -63,10 +61,13 @@ def measure_agreement(rows: Sequence[Mapping[str, float]]) -> list[Agreement]:
 
 
 def read_criteria(path: Path) -> list[dict[str, float]]:
-    """The criteria of the completed trials in a trials.csv, or in the folder of a search.
+    """Reads the criteria of the completed trials.
+
+    Args:
+        path: the folder of a search, or its trials.csv.
 
     Raises:
-        ValueError: if it is no such file, or has no val_map.
+        ValueError: if there is no such file, or it has no val_map.
     """
     file = path / "trials.csv" if path.is_dir() else path
     try:
@@ -82,10 +83,10 @@ def read_criteria(path: Path) -> list[dict[str, float]]:
 
 
 def main() -> None:
-    """Parses the flags and prints the table."""
+    """Parses the arguments and prints the table."""
     parser = argparse.ArgumentParser(
         prog="python -m tuner.criteria_agreement",
-        description="Compares the criteria that need no labels with val_map, over the trials of one search.",
+        description="Compares the criteria without labels with val_map, over the trials of one search.",
     )
     parser.add_argument("path", type=Path, help="folder of a search on data with labels, or its trials.csv")
     command_line.run(_print_agreement, parser.parse_args())

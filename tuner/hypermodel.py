@@ -1,4 +1,11 @@
-"""One trial: a shortened training on each fold, and all criteria of what came out."""
+"""One trial: a shortened training on each fold of the training set, and the criteria of the trained model.
+
+Queries of the evaluation protocol are not used. Fold f of k splits the pairs like this:
+
+    fit       training pairs outside fold f
+    query     training pairs inside fold f
+    database  the whole database without fold f
+"""
 
 from __future__ import annotations
 
@@ -6,8 +13,8 @@ import dataclasses
 import gc
 import hashlib
 import json
-import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,36 +23,90 @@ import keras_tuner
 import numpy as np
 
 from cmimh_tf.config import CMIMHConfig
-from cmimh_tf.data.paired import PairedData
-from cmimh_tf.models.cmimh import CMIMH
-from cmimh_tf.training.batches import steps_per_epoch
+from cmimh_tf.data.pairs import PairedData
+from cmimh_tf.files import remove_folder
+from cmimh_tf.model import CMIMH
+from cmimh_tf.training.dataset import steps_per_epoch
 from cmimh_tf.training.evaluation import hash_pairs
 from cmimh_tf.training.run_folder import RunFolder
 from cmimh_tf.training.trainer import train_model
-from tuner.criteria import measure_criteria
-from tuner.feature_neighbours import FeatureNeighbours, feature_neighbours
-from tuner.folds import Fold, make_folds
+from tuner.criteria import FeatureNeighbours, feature_neighbours, measure_criteria
 from tuner.search_space import SearchSpace
 
 DEFAULT_TRIAL_SHARE = 0.3
-# Healthy trainings may look collapsed at first: shorter ones are left to their score.
+# In the first epochs, a healthy training may look collapsed. Shorter trainings only get a score.
 _EPOCHS_OF_GRACE = 10
+# The fraction of the training set that is held out if there is only one fold.
+HOLDOUT_SHARE = 0.2
+_MAX_QUERIES = 2_000
+_MAX_DATABASE = 20_000
+_MIN_PAIRS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """Rows of the database, int64, in ascending order.
+
+    Attributes:
+        fit: the rows to train on.
+        query: the held-out rows, disjoint from `fit` and `database`.
+        database: the rows to search, including `fit`.
+    """
+
+    fit: np.ndarray
+    query: np.ndarray
+    database: np.ndarray
+
+
+def make_folds(num_database: int, num_train: int, *, folds: int, seed: int) -> list[Fold]:
+    """Splits the training set, which is the first `num_train` rows of the database.
+
+    Args:
+        num_database: rows of the database.
+        num_train: rows of the training set.
+        folds: k; 1 holds out a fifth once.
+        seed: of the permutation.
+
+    Returns:
+        `folds` folds. If there are more than 2,000 queries or 20,000 database rows, a random sample of that size is
+        used.
+
+    Raises:
+        ValueError: if there are too few training pairs for that many folds.
+    """
+    if folds < 1 or num_train < max(_MIN_PAIRS, 2 * folds):
+        raise ValueError(
+            f"`folds` must be at least 1, with at least {_MIN_PAIRS} training pairs and two per fold. "
+            f"Received: folds={folds}, {num_train} training pairs."
+        )
+    generator = np.random.default_rng([seed, 3])
+    order = generator.permutation(num_train)
+    parts = [order[: round(HOLDOUT_SHARE * num_train)]] if folds == 1 else np.array_split(order, folds)
+    return [_fold(rows, num_database, num_train, generator) for rows in parts]
+
+
+def _fold(held_out: np.ndarray, num_database: int, num_train: int, generator: np.random.Generator) -> Fold:
+    fit = np.setdiff1d(np.arange(num_train), held_out)
+    database = np.setdiff1d(np.arange(num_database), held_out)
+    if len(database) > _MAX_DATABASE:
+        database = np.sort(generator.choice(database, _MAX_DATABASE, replace=False))
+    return Fold(fit, np.sort(held_out[:_MAX_QUERIES]), database)
 
 
 class WeightHyperModel(keras_tuner.HyperModel):
-    """Trains and judges CMIMH models with the weights of a trial.
+    """Trains and evaluates CMIMH models with the weights of a trial.
 
-    All trials share one seed: they differ in their weights only, and are compared on the same pairs.
+    All trials share one seed: they differ only in their weights and are compared on the same pairs.
 
     Args:
-        space: what is searched.
-        pool: the database, its first `num_train` pairs being the training set.
+        space: the search space.
+        pool: the database; its first `num_train` pairs are the training set.
         num_train: size of the training set.
         folds: of the training set; 1 holds out a fifth once.
-        trial_share: share of the configured epochs that a trial is trained for, in (0, 1].
-        training_root: folder for the checkpoints of running trials, so that one that was killed goes on; None for none.
-        keep_checkpoints: leaves them there, for Hyperband, which goes on from them.
-        progress: where the trainings tell how they go.
+        trial_share: length of a trial as a fraction of the configured epochs, in (0, 1].
+        training_root: folder for checkpoints, so that an interrupted trial can resume; None for none.
+        keep_checkpoints: keeps the checkpoints of finished trials. Hyperband resumes from them.
+        progress: where to print the progress of the trainings.
     """
 
     def __init__(
@@ -74,11 +135,11 @@ class WeightHyperModel(keras_tuner.HyperModel):
         self._neighbours: dict[int, FeatureNeighbours] = {}
 
     def build(self, hp: keras_tuner.HyperParameters) -> CMIMH:
-        """A compiled model with the trial's weights. `fit` does not need it: each fold has a model of its own."""
+        """A compiled model with the trial's weights. `fit` does not use it, since each fold has its own model."""
         config, fit_rows = self.trial_config(hp.values), self.folds[0].fit
-        model = CMIMH(config, self.pool.image.shape[1], self.pool.text.shape[1])
+        model = CMIMH(config=config)
         model.adapt(self.pool.image[fit_rows], self.pool.text[fit_rows])
-        model.compile(total_steps=config.training.epochs * steps_per_epoch(len(fit_rows), config.training.batch_size))
+        model.compile()
         return model
 
     def fit(
@@ -90,24 +151,24 @@ class WeightHyperModel(keras_tuner.HyperModel):
         epochs: int | None = None,
         **_: Any,
     ) -> dict[str, float]:
-        """Trains and judges each fold.
+        """Trains and evaluates each fold.
 
         Args:
-            hp: with the trial's values.
+            hp: holds the trial's values.
             model: of `build`; not used.
             callbacks: for each training.
-            epochs: to stop after, for Hyperband; None for all of the trial's.
+            epochs: number of epochs to stop after, for Hyperband; None for the whole trial.
 
         Returns:
-            The mean of each criterion over the folds, and what they cost together: "seconds", "training_seconds",
-            "steps", and for comparison "full_steps", those of one full training.
+            The mean of each criterion over the folds, and their total cost: "seconds", "training_seconds", "steps",
+            and for comparison "full_steps", the steps of one full training.
 
         Raises:
-            TrainingDiverged: if a term is no longer a number.
+            TrainingDiverged: if a term is not finite.
             FailedTrialError: if the codes have collapsed.
         """
         started = time.monotonic()
-        # The last trial's models and graphs would stay in memory.
+        # Otherwise the models and graphs of the last trial stay in memory.
         keras.backend.clear_session()
         gc.collect()
         config = self.trial_config(hp.values)
@@ -128,7 +189,7 @@ class WeightHyperModel(keras_tuner.HyperModel):
         }
 
     def trial_config(self, values: dict[str, Any]) -> CMIMHConfig:
-        """The shortened configuration of a trial: the cosine schedule and the warm-up shrink with the epochs."""
+        """The shortened configuration of a trial: the schedule and the warm-up shrink with the epochs."""
         config = self.space.trial_config(values)
         epochs = max(1, round(self.trial_share * config.training.epochs))
         batch_size = config.training.batch_size
@@ -142,17 +203,17 @@ class WeightHyperModel(keras_tuner.HyperModel):
         )
 
     def training_folder(self, config: CMIMHConfig) -> Path | None:
-        """One for each configuration: Hyperband's longer trial of the same weights finds what the shorter one left."""
+        """A folder per configuration, so that a longer Hyperband trial finds the checkpoint of the shorter one."""
         if self.training_root is None:
             return None
         key = hashlib.sha256(json.dumps(config.to_dict(), sort_keys=True).encode()).hexdigest()
         return self.training_root / key[:16]
 
     def forget(self, values: dict[str, Any]) -> None:
-        """Deletes the checkpoints of a trial whose result is known, unless they are to be kept."""
+        """Deletes the checkpoints of a finished trial, unless `keep_checkpoints` is set."""
         folder = self.training_folder(self.trial_config(values))
         if folder and not self.keep_checkpoints:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
 
     def _fit_fold(
         self,
@@ -162,7 +223,7 @@ class WeightHyperModel(keras_tuner.HyperModel):
         callbacks: list[keras.callbacks.Callback] | None,
         epochs: int | None,
     ) -> tuple[dict[str, float], float, int]:
-        """Criteria, and the seconds and steps of training in this process."""
+        """Returns the criteria, and the seconds and steps of training in this process."""
         folder = self.training_folder(config)
         fold_folder = folder / f"fold_{position + 1}" if folder else None
         epochs_before = len(RunFolder(fold_folder).read_history(config.training.epochs)) if fold_folder else 0
@@ -188,7 +249,7 @@ class WeightHyperModel(keras_tuner.HyperModel):
 
 
 class _StopAfter(keras.callbacks.Callback):
-    """Ends a training early, with its schedule as planned for all of it."""
+    """Ends a training early, without changing its learning rate schedule."""
 
     def __init__(self, epochs: int):
         super().__init__()

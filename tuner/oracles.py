@@ -1,12 +1,12 @@
-"""KerasTuner's algorithms, made to start with the preset, to go on after failures, and to survive a kill.
+"""The search algorithms: KerasTuner's oracles, which start with the preset and survive failed and interrupted trials.
 
-What is changed, in all of them:
+The changes to KerasTuner:
 
-- The first trial has the preset's values, and random ones are spread evenly.
-- State and trials are written atomically, and a reloaded search repeats exactly the trials that were running:
-  KerasTuner repeats finished ones too, and forgets one whose file was written before the kill and whose entry was not.
-- A row of failed trials stops the search with its results in place; KerasTuner raises while it holds a lock, after
-  which a chief never ends.
+- The first trial uses the preset's values. Random trials cover the space evenly.
+- State and trials are written atomically, and a reloaded search repeats exactly the trials that were running.
+  KerasTuner also repeats finished trials, and loses a trial whose file was written but not yet listed in the state.
+- Several failed trials in a row stop the search and keep its results. KerasTuner raises an exception while it holds a
+  lock, and then the chief never ends.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import numpy as np
 from keras_tuner.engine.trial import Trial, TrialStatus
 from scipy.stats import qmc
 
-from cmimh_tf.atomic import write_json
+from cmimh_tf.files import write_json
 from tuner.search_space import ALGORITHMS
 
 _NEVER = 10**9
-# Variance of the objective's noise against that between trials, for the Gaussian process.
+# Variance of the objective's noise, relative to the variance between trials, for the Gaussian process.
 _NOISE = 1e-2
 
 
-class _RobustOracle(keras_tuner.Oracle):
-    """What all algorithms share; comes first among the bases."""
+class RobustOracle(keras_tuner.Oracle):
+    """The part that all algorithms share. It must come first among the base classes."""
 
     max_failed_in_a_row = 5
 
@@ -41,7 +41,7 @@ class _RobustOracle(keras_tuner.Oracle):
         return super().create_trial(tuner_id)
 
     def failed_in_a_row(self) -> int:
-        """How many of the trials that ended last have failed."""
+        """The number of failed trials since the last success."""
         ended = (self.trials[trial_id].status for trial_id in reversed(self.end_order))
         return len(list(itertools.takewhile(lambda status: status == TrialStatus.FAILED, ended)))
 
@@ -52,7 +52,7 @@ class _RobustOracle(keras_tuner.Oracle):
     def _random_values(self) -> dict[str, Any]:
         """The preset, then the points of a scrambled Sobol sequence.
 
-        They fill the space more evenly than independent draws, which matters with twenty trials in four dimensions.
+        These cover the space more evenly than independent samples, which matters with twenty trials in four dimensions.
         """
         if not self.start_order:
             return self.preset_values()
@@ -60,7 +60,7 @@ class _RobustOracle(keras_tuner.Oracle):
         drawn = self._seed_state - self.seed
         self._seed_state += 1
         sequence = qmc.Sobol(len(space), seed=self.seed)
-        if drawn:  # SciPy cannot skip nothing.
+        if drawn:  # SciPy cannot skip 0 points.
             sequence.fast_forward(drawn)
         return {item.name: item.prob_to_value(prob) for item, prob in zip(space, sequence.random()[0], strict=True)}
 
@@ -73,23 +73,23 @@ class _RobustOracle(keras_tuner.Oracle):
     def reload(self) -> None:
         super().reload()
         interrupted = (TrialStatus.RUNNING, TrialStatus.INVALID)
-        # Taken from the end: the oldest goes first.
+        # KerasTuner takes trials from the end, so the oldest comes last.
         self._retry_queue = sorted((i for i, trial in self.trials.items() if trial.status in interrupted), reverse=True)
 
 
-class RandomOracle(_RobustOracle, keras_tuner.oracles.RandomSearchOracle):
+class RandomOracle(RobustOracle, keras_tuner.oracles.RandomSearchOracle):
     """Random search."""
 
 
-class BayesianOracle(_RobustOracle, keras_tuner.oracles.BayesianOptimizationOracle):
+class BayesianOracle(RobustOracle, keras_tuner.oracles.BayesianOptimizationOracle):
     """A Gaussian process over the log weights."""
 
     def _vectorize_trials(self) -> tuple[np.ndarray, np.ndarray]:
-        """Points and scores to minimise, with an answer for trials that have none.
+        """Points and scores to minimise, with a score for failed and running trials too.
 
-        KerasTuner leaves failed trials out, so that it may propose their neighbourhood again and again: here they count
-        as the worst of all. Running ones get the pessimistic guess of a process that knows all others; KerasTuner asks
-        the process of the last proposal, which at first has seen nothing.
+        KerasTuner ignores failed trials, so it may propose similar values again and again. Here they get the worst
+        score of all. Running trials get a pessimistic estimate of a process that was fitted to all other trials;
+        KerasTuner uses the process of the last proposal, which at first was fitted to nothing.
         """
         sign = -1.0 if self.objective.direction == "max" else 1.0
         points: list[list[float]] = []
@@ -112,20 +112,21 @@ class BayesianOracle(_RobustOracle, keras_tuner.oracles.BayesianOptimizationOrac
         return x, y
 
 
-class HyperbandOracle(_RobustOracle, keras_tuner.oracles.HyperbandOracle):
-    """Successive halving: many trials for few epochs, the best of them for more."""
+class HyperbandOracle(RobustOracle, keras_tuner.oracles.HyperbandOracle):
+    """Successive halving: trains many trials for a few epochs, and the best of them for more."""
 
     def get_best_trials(self, num_trials: int = 1) -> list[Trial]:
-        """The best of those that were trained longest; scores after fewer epochs are not comparable."""
+        """The best of the trials that were trained longest, since scores after fewer epochs are not comparable."""
         best = super().get_best_trials(len(self.trials))
         best.sort(key=lambda trial: (trial.status != TrialStatus.COMPLETED, -_epochs(trial)))
         return best[:num_trials]
 
 
-class GridOracle(_RobustOracle):
-    """Every combination of the dimensions' values, the preset first, then in order.
+class GridOracle(RobustOracle):
+    """Every combination of the dimensions' values: the preset first, then in order.
 
-    KerasTuner's own forgets its place when it is reloaded, and gives parallel workers one trial at a time.
+    KerasTuner's own oracle loses its position when it is reloaded, and runs one trial at a time even with several
+    workers.
     """
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
@@ -141,14 +142,14 @@ class GridOracle(_RobustOracle):
 
 def make_oracle(
     algorithm: str, objective: str, space: keras_tuner.HyperParameters, *, trials: int, seed: int, max_epochs: int
-) -> _RobustOracle:
-    """The oracle of an algorithm.
+) -> RobustOracle:
+    """Creates the oracle of an algorithm.
 
     Args:
         algorithm: one of `ALGORITHMS`.
         objective: the criterion to maximise.
-        space: with the preset as defaults; of choices only for a grid.
-        trials: the most to run; a grid and Hyperband may end before.
+        space: with the preset as defaults; a grid needs a space of choices.
+        trials: the maximum number of trials; a grid and Hyperband may end earlier.
         seed: of the proposals.
         max_epochs: of the longest trial, for Hyperband.
 
@@ -160,11 +161,11 @@ def make_oracle(
         "hyperparameters": space,
         "allow_new_entries": False,
         "tune_new_entries": False,
-        # KerasTuner takes 0 for no seed.
+        # KerasTuner treats 0 as no seed.
         "seed": seed + 1,
         "max_consecutive_failed_trials": _NEVER,
     }
-    oracle: _RobustOracle
+    oracle: RobustOracle
     if algorithm == "bayesian":
         first = max(3, min(3 * len(space.space), math.ceil(trials / 3)))
         oracle = BayesianOracle(num_initial_points=first, alpha=_NOISE, **shared)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from cmimh_tf.reports.style import FAINT, INK, WIDTH, add_legend, dress, new_axes
-from tuner.trial_records import COMPLETED, FAILED, TrialRecord
+from cmimh_tf.reports.plot_style import FAINT, INK, WIDTH, add_legend, dress, new_axes
+from tuner.trials import COMPLETED, FAILED, TrialRecord
 
 _POINT, _BEST, _PRESET = "#1f6feb", "#1a7f37", "#d1590b"
 _COLOURS = colormaps["viridis"]
@@ -103,7 +104,7 @@ def _kernel_average(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.exp(grid), weights @ y / weights.sum(axis=1)
 
 
-def _join_grid_lines(axes, completed: Sequence[TrialRecord], key: str, objective: str) -> None:
+def _join_grid_lines(axes: Axes, completed: Sequence[TrialRecord], key: str, objective: str) -> None:
     lines: dict[tuple, list[TrialRecord]] = {}
     for record in completed:
         others = tuple((name, value) for name, value in record.values.items() if name != key)
@@ -118,7 +119,7 @@ def _join_grid_lines(axes, completed: Sequence[TrialRecord], key: str, objective
         )  # fmt: skip
 
 
-def _plain_log_ticks(axes, values: Sequence[float]) -> None:
+def _plain_log_ticks(axes: Axes, values: Sequence[float]) -> None:
     """1, 2, 5, 10, ... as numbers, when the range is too short for powers of ten."""
     spread = max(values) / min(values)
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if spread < 200 else (1,), numticks=_MOST_TICKS * 3))

@@ -1,4 +1,4 @@
-"""What is searched: the four loss weights on log scales around a preset, and what else is asked for."""
+"""The search space: the loss weights, and other values on request, on log scales around a preset."""
 
 from __future__ import annotations
 
@@ -9,39 +9,36 @@ from typing import TYPE_CHECKING, Any
 
 from cmimh_tf.config import CMIMHConfig
 from cmimh_tf.overrides import flatten, override
+from cmimh_tf.terms import TERMS
 
 if TYPE_CHECKING:
     import keras_tuner
 
-# How far each weight may leave its preset, as a factor in both directions. The first two decide whether a training
-# works at all; of the last two even a tenth or the tenfold leaves a code that can be compared.
-WEIGHT_SPANS = {
-    "loss.mutual_information_weight": 4.0,
-    "loss.modality_gap_weight": 4.0,
-    "loss.independence_weight": 10.0,
-    "loss.balance_weight": 10.0,
-}
+# The factor by which a weight may differ from its preset, in both directions. The terms named here decide whether a
+# training works at all. The codes of the others remain comparable even at a tenth or ten times the weight.
+_NARROW_SPANS = {"mutual_information": 4.0, "modality_gap": 4.0}
+_WIDE_SPAN = 10.0
 EXTRA_SPANS = {
     "input_norm": {"network.input_norm": 2.0},
     "rates": {"optimizer.encoder_rate": 3.0, "optimizer.decoder_rate": 3.0, "optimizer.critic_rate": 3.0},
     "epochs": {"training.epochs": 2.0},
 }
-# How the space is walked through; see `tuner.oracles`.
+# See `tuner.oracles`.
 ALGORITHMS = ("bayesian", "random", "hyperband", "grid")
-# Between processes KerasTuner sends 32-bit floats; six digits survive that, and are what is trained with and written.
+# KerasTuner sends 32-bit floats between processes, which keep six digits. Trainings and files use the same six.
 _DIGITS = 6
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """One value of the configuration and where it is searched, on a log scale.
+    """One value of the configuration and its range, on a log scale.
 
     Attributes:
         key: its dotted name.
-        low, high: the ends, both positive.
-        start: the preset's value, within them.
-        values: the points of a grid, `start` among them; empty for any value between the ends.
-        is_integer: whether it is a count.
+        low, high: the ends of the range, both positive.
+        start: the preset's value, within the range.
+        values: the points of a grid, including `start`; empty for a continuous range.
+        is_integer: whether the value is a count.
     """
 
     key: str
@@ -54,22 +51,22 @@ class Dimension:
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.start <= self.high < math.inf or self.low == self.high:
             raise ValueError(
-                f"`{self.key}` must be searched between two positive numbers with its own value, {self.start:g}, "
-                f"between them. Received: {self.low:g}:{self.high:g}."
+                f"The range of `{self.key}` must have two different, positive ends and contain its value in the "
+                f"configuration, {self.start:g}. Received: {self.low:g}:{self.high:g}."
             )
 
     def rounded(self, value: float) -> float | int:
-        """`value` as it is trained with."""
+        """`value` as the training uses it."""
         return round(value) if self.is_integer else float(f"{value:.{_DIGITS}g}")
 
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """The configuration that a search starts from, and the dimensions along which it leaves it.
+    """The configuration that a search starts from, and the values that it varies.
 
     Attributes:
-        config: the preset, tried first.
-        dimensions: at least one, no key twice.
+        config: the preset; the first trial uses it unchanged.
+        dimensions: at least one; each key occurs once.
     """
 
     config: CMIMHConfig
@@ -77,7 +74,7 @@ class SearchSpace:
 
     def __post_init__(self) -> None:
         if not self.dimensions:
-            raise ValueError("`dimensions` must not be empty: every weight of the preset is 0, which switches it off.")
+            raise ValueError("`dimensions` must not be empty: all weights of the preset are 0.")
 
     @property
     def keys(self) -> list[str]:
@@ -99,7 +96,7 @@ class SearchSpace:
         return space
 
     def overrides(self, values: Mapping[str, Any]) -> dict[str, float | int]:
-        """The configuration keys among a trial's values, rounded; what KerasTuner keeps beside them is left out."""
+        """The configuration keys among a trial's values, rounded. KerasTuner's own entries are dropped."""
         return {dimension.key: dimension.rounded(values[dimension.key]) for dimension in self.dimensions}
 
     def trial_config(self, values: Mapping[str, Any]) -> CMIMHConfig:
@@ -124,21 +121,23 @@ def make_space(
     """The space around a configuration.
 
     Args:
-        config: what to start from.
-        weights: which loss weights, such as "balance"; None for all four that are not 0.
-        extras: more to search: "input_norm", "rates", "epochs", or any number of the configuration as "KEY=LOW:HIGH".
-        grid_points: points of each dimension for a grid, an odd number of at least 3; None for a continuous space.
+        config: the preset.
+        weights: the loss weights to search, such as "balance"; None for all that are not 0.
+        extras: other values to search: "input_norm", "rates", "epochs", or any number of the configuration as
+            "KEY=LOW:HIGH".
+        grid_points: values per dimension for a grid, an odd number of at least 3; None for a continuous space.
 
     Raises:
-        ValueError: for an unknown name, a weight that the configuration switches off, or ends that do not fit.
+        ValueError: for an unknown name, a weight of 0, or an invalid range.
     """
     current = flatten(config.to_dict())
     spans: dict[str, float] = {}
-    for key in map(_weight_key, weights) if weights else WEIGHT_SPANS:
+    for term in map(_term_name, weights) if weights else searched_terms():
+        key = weight_key(term)
         if current[key]:
-            spans[key] = WEIGHT_SPANS[key]
+            spans[key] = _NARROW_SPANS.get(term, _WIDE_SPAN)
         elif weights:
-            raise ValueError(f"`{key}` must not be 0 to be searched on a log scale. Received: {key}={current[key]}.")
+            raise ValueError(f"`{key}` must not be 0 in the preset to be searched. Received: {key}={current[key]}.")
     given: dict[str, tuple[float, float]] = {}
     for extra in extras:
         if extra in EXTRA_SPANS:
@@ -148,7 +147,7 @@ def make_space(
             given[key] = ends
     for key in spans:
         if current[key] is None:
-            raise ValueError(f"`{key}` must be a number to be searched around. Received: {key}=null.")
+            raise ValueError(f"`{key}` must be a number in the configuration to be searched. Received: {key}=null.")
     ends_of = {key: (current[key] / span, current[key] * span) for key, span in spans.items()} | given
     return SearchSpace(config, tuple(_dimension(key, ends, current[key], grid_points) for key, ends in ends_of.items()))
 
@@ -163,7 +162,7 @@ def _dimension(key: str, ends: tuple[float, float], start: float, grid_points: i
     if grid_points is not None:
         if grid_points < 3 or grid_points % 2 == 0:
             raise ValueError(
-                f"`grid_points` must be an odd number of at least 3, with the preset in the middle. Received: "
+                f"`grid_points` must be an odd number of at least 3: the preset is the middle point. Received: "
                 f"grid_points={grid_points}."
             )
         half = grid_points // 2
@@ -173,12 +172,22 @@ def _dimension(key: str, ends: tuple[float, float], start: float, grid_points: i
     return Dimension(key, low, high, start, values, is_integer)
 
 
-def _weight_key(name: str) -> str:
-    for key in WEIGHT_SPANS:
-        if name in (key, key.removeprefix("loss."), key.removeprefix("loss.").removesuffix("_weight")):
-            return key
-    names = ", ".join(key.removeprefix("loss.").removesuffix("_weight") for key in WEIGHT_SPANS)
-    raise ValueError(f"`weights` must be among {names}. Received: {name!r}.")
+def searched_terms() -> list[str]:
+    """The terms whose weights are searched: those that are a λ. The reconstructions set the scale and stay fixed."""
+    return [term.name for term in TERMS if term.weight_symbol]
+
+
+def weight_key(term: str) -> str:
+    """The configuration key of a term's weight."""
+    return f"loss.{term}_weight"
+
+
+def _term_name(name: str) -> str:
+    """`balance`, `balance_weight` or `loss.balance_weight` -> `balance`."""
+    term = name.removeprefix("loss.").removesuffix("_weight")
+    if term not in searched_terms():
+        raise ValueError(f"`weights` must be among {', '.join(searched_terms())}. Received: {name!r}.")
+    return term
 
 
 def _parse_extra(extra: str, current: Mapping[str, Any]) -> tuple[str, tuple[float, float]]:

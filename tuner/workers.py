@@ -1,4 +1,4 @@
-"""A chief and its workers as processes of one command, which end together."""
+"""Processes of a parallel search: starts KerasTuner's chief and its workers, and ends them together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOG_LINES = 5
 
 
 class WorkerDied(RuntimeError):
-    """A process of the search ended before its time."""
+    """A process of the search failed or was killed."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ def run_chief_and_workers(
     """Runs `command` once as the chief and `num_workers` times as a worker, on 127.0.0.1, until all are done.
 
     Args:
-        command: what each process runs; KerasTuner's environment variables tell it what it is.
+        command: the command of each process; KerasTuner's environment variables assign its role.
         num_workers: at least 1.
         logs: folder for chief.log, worker0.log, ...
-        on_poll: called twice a second.
+        on_poll: called twice per second.
 
     Raises:
-        WorkerDied: if a process fails; all others have then been ended too.
+        WorkerDied: if a process fails; the others have been terminated by then.
     """
     logs.mkdir(parents=True, exist_ok=True)
     shared = {
@@ -54,7 +54,7 @@ def run_chief_and_workers(
     threads = str(max(1, (os.cpu_count() or 1) // num_workers))
     limits = {"TF_NUM_INTRAOP_THREADS": threads, "OMP_NUM_THREADS": threads}
     members: list[_Member] = []
-    # Otherwise a SIGTERM would end this process without a chance to end the others.
+    # By default, SIGTERM would end this process without terminating the others.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         members.append(_start("chief", command, shared, logs))
@@ -62,12 +62,12 @@ def run_chief_and_workers(
             members.append(_start(f"worker{number}", command, {**limits, **shared}, logs))
         _watch(members[0], members[1:], on_poll)
     finally:
-        _end(members)
+        _terminate(members)
         signal.signal(signal.SIGTERM, before)
 
 
 def die_with_parent() -> None:
-    """Ends this process when the one that started it is gone, however that ended; for chief and workers."""
+    """Makes the chief or a worker end when the process that started it has ended, for whatever reason."""
     if PARENT_VARIABLE not in os.environ:
         return
     parent = int(os.environ[PARENT_VARIABLE])
@@ -84,7 +84,7 @@ def _start(name: str, command: Sequence[str], variables: Mapping[str, str], logs
     log = logs / f"{name}.log"
     environment = {**os.environ, **variables, "KERASTUNER_TUNER_ID": name}
     with log.open("ab") as output:
-        # A session of its own: Ctrl-C reaches this process only, which then ends the others.
+        # In a new session, so that Ctrl-C only reaches this process, which then terminates the others.
         process = subprocess.Popen(
             list(command), env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             start_new_session=True,
@@ -93,28 +93,28 @@ def _start(name: str, command: Sequence[str], variables: Mapping[str, str], logs
 
 
 def _watch(chief: _Member, workers: Sequence[_Member], on_poll: Callable[[], None] | None) -> None:
-    """Returns when all workers are done; raises as soon as one has failed, or the chief is gone before them."""
+    """Returns when all workers are done; raises if one of them fails or the chief ends before them."""
     while True:
         if on_poll is not None:
             on_poll()
         codes = [worker.process.poll() for worker in workers]
         for worker, code in zip(workers, codes, strict=True):
             if code not in (None, 0):
-                raise WorkerDied(_obituary(worker))
+                raise WorkerDied(_describe_failure(worker))
         if all(code == 0 for code in codes):
             break
         if chief.process.poll() not in (None, 0):
-            raise WorkerDied(_obituary(chief))
+            raise WorkerDied(_describe_failure(chief))
         time.sleep(_POLL_SECONDS)
-    # All that matters is on disk; a chief that is still busy is not waited for.
+    # All results are on disk by now, so a chief that is still busy may be terminated.
     try:
         if chief.process.wait(_CHIEF_GRACE_SECONDS):
-            raise WorkerDied(_obituary(chief))
+            raise WorkerDied(_describe_failure(chief))
     except subprocess.TimeoutExpired:
         pass
 
 
-def _end(members: Sequence[_Member]) -> None:
+def _terminate(members: Sequence[_Member]) -> None:
     alive = [member.process for member in members if member.process.poll() is None]
     for process in alive:
         process.send_signal(signal.SIGTERM)
@@ -127,12 +127,12 @@ def _end(members: Sequence[_Member]) -> None:
             process.wait()
 
 
-def _obituary(member: _Member) -> str:
+def _describe_failure(member: _Member) -> str:
     code = member.process.returncode
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     lines = member.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
-    said = "".join(f"\n  {line}" for line in lines)
-    return f"{member.name} {how}; the search was stopped. The same command goes on. {member.log} ends with:{said}"
+    shown = "".join(f"\n  {line}" for line in lines)
+    return f"{member.name} {how}; the search was stopped. To resume, repeat the command. End of {member.log}:{shown}"
 
 
 def _free_port() -> int:

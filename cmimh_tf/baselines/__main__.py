@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from cmimh_tf import command_line
 from cmimh_tf.baselines.registry import BASELINES, RIDGE_BASELINES
+from cmimh_tf.codes import check_code_length
 
 if TYPE_CHECKING:
-    from cmimh_tf.baselines.ridge import Ridge
-    from cmimh_tf.data.paired import PairedData
+    from cmimh_tf.baselines.cca import Ridge
+    from cmimh_tf.data.pairs import PairedData
 
 _UPPER_REFERENCE = "CCA cosine"
 _METHODS = (*BASELINES, _UPPER_REFERENCE)
@@ -22,8 +23,8 @@ examples:
   python -m cmimh_tf.baselines --data features.npz --bits 32 --seed 0
   python -m cmimh_tf.baselines --data features.npz --methods CVH "ACQ (tuned ridge)"
 
-Splits, measures and tie order are those of `python -m cmimh_tf.train` with the same seed. `CCA cosine` is no
-hasher: it ranks by real vectors, with as many dimensions as the codes have bits.
+Splits, measures and tie order are those of `python -m cmimh_tf.train` with the same seed. `CCA cosine` is not
+a hasher: it ranks by real vectors with as many dimensions as the codes have bits.
 """
 
 
@@ -37,26 +38,32 @@ def main() -> None:
     )
     parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
     parser.add_argument("--bits", type=int, default=32, metavar="L", help="code length, a multiple of 8")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of split, methods and tie order")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of split, methods and tie order")
     parser.add_argument(
-        "--methods", nargs="+", choices=_METHODS, default=_METHODS, metavar="NAME", help=f"of {', '.join(_METHODS)}"
+        "--methods",
+        nargs="+",
+        choices=_METHODS,
+        default=_METHODS,
+        metavar="NAME",
+        help=f"measure only these of: {', '.join(_METHODS)}",
     )
     parser.add_argument(
         "--ridge",
         type=_ridge,
         metavar="X",
-        help=f"of the covariances of {', '.join(RIDGE_BASELINES)} and {_UPPER_REFERENCE}, relative to the mean "
-        "variance, or `auto`: chosen by the correlation of held-out training pairs (default: 0.001, and `auto` "
-        f"for {_UPPER_REFERENCE})",
+        help=f"ridge of {', '.join(RIDGE_BASELINES)} and {_UPPER_REFERENCE}, relative to the mean variance, or `auto` "
+        "to choose it by the correlation of held-out training pairs (default: 0.001, and `auto` for "
+        f"{_UPPER_REFERENCE})",
     )
     command_line.run(measure, parser.parse_args())
 
 
 def measure(arguments: argparse.Namespace) -> None:
-    """Fits and measures each baseline in turn, one row each."""
+    """Fits and measures the baselines one after another, and prints one row each."""
     from cmimh_tf.data.splits import split_data
     from cmimh_tf.metrics.evaluation import CROSS_MODAL_TASKS, TASKS
 
+    check_code_length(arguments.bits)
     data = command_line.load_data(arguments.data, arguments.seed)
     splits = split_data(data, arguments.seed)
     train, query, database = (data.take(rows) for rows in (splits.train, splits.query, splits.database))
@@ -100,8 +107,7 @@ def _evaluate_codes(
 def _evaluate_cosine(
     name: str, arguments: argparse.Namespace, train: PairedData, query: PairedData, database: PairedData
 ) -> tuple[dict[str, float], float]:
-    from cmimh_tf.baselines.cca_cosine import CCACosine
-    from cmimh_tf.baselines.cosine_ranking import cosine_mean_average_precision
+    from cmimh_tf.baselines.cca_cosine import CCACosine, cosine_mean_average_precision
     from cmimh_tf.metrics.evaluation import TASKS
 
     assert query.labels is not None  # Without labels it is not called.
@@ -123,7 +129,15 @@ def _evaluate_cosine(
 
 
 def _ridge(value: str) -> Ridge:
-    return "auto" if value == "auto" else float(value)
+    if value == "auto":
+        return value
+    try:
+        ridge = float(value)
+    except ValueError:
+        ridge = 0.0
+    if not ridge > 0:
+        raise argparse.ArgumentTypeError(f"must be a positive number or `auto`. Received: {value}")
+    return ridge
 
 
 if __name__ == "__main__":

@@ -13,6 +13,11 @@ from cmimh_tf.baselines.hasher import check_pairs
 DEFAULT_RIDGE = 1e-3
 # A direction below this correlation carries rounding errors: one view hardly varies along it.
 _LEAST_CORRELATION = 1e-4
+# A positive number, relative to the mean variance of a view, or "auto".
+Ridge = float | str
+# Half decades: 0.001, 0.00316, ... 31.6, 100.
+RIDGE_GRID = tuple(float(ridge) for ridge in np.logspace(-3, 2, 11))
+_HELD_OUT_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,7 @@ class CanonicalCorrelation:
         image_mean: [Di] and
         text_mean: [Dt], the centres of the two views.
         image_directions: [Di, K] and
-        text_directions: [Dt, K], one pair of directions a column.
+        text_directions: [Dt, K], one pair of directions per column.
         correlations: [K] regularised correlation of the projections on each pair, in (0, 1).
     """
 
@@ -36,7 +41,7 @@ class CanonicalCorrelation:
 
 @dataclass(frozen=True)
 class Covariances:
-    """What CCA needs to know of N pairs: the means [D] of both views, and the covariances of and between them."""
+    """The input of CCA for N pairs: the means [D] of both views, and the covariances within and between them."""
 
     image_mean: np.ndarray
     text_mean: np.ndarray
@@ -57,7 +62,7 @@ def fit_cca(
 
     It is solved as the singular value decomposition of Lx^-1 Cxy Ly^-T, with Cholesky factors R = L L', which
     does not square the correlations. The ridge is relative to the mean variance, so the scale of either view
-    does not matter. Of each pair's two signs the one that makes the largest entry of w positive is taken.
+    does not matter. The sign of each pair makes the largest entry of w positive.
 
     Args:
         image: [N, Di] features.
@@ -86,7 +91,7 @@ def measure_covariances(image: np.ndarray, text: np.ndarray) -> Covariances:
 
 
 def solve_cca(covariances: Covariances, *, max_directions: int | None, ridge: float) -> CanonicalCorrelation:
-    """`fit_cca` from covariances, for when several ridges are tried on the same pairs."""
+    """`fit_cca` from covariances, to try several ridges on the same pairs."""
     if not ridge > 0:
         raise ValueError(f"`ridge` must be positive. Received: ridge={ridge}.")
     image_factor = _regularised_factor(covariances.image, ridge)
@@ -120,3 +125,53 @@ def _regularised_factor(covariance: np.ndarray, ridge: float) -> np.ndarray:
     regularised = covariance.copy()
     regularised[np.diag_indices_from(regularised)] += ridge * np.trace(covariance) / len(covariance)
     return scipy.linalg.cholesky(regularised, lower=True)
+
+
+def fit_cca_with(ridge: Ridge, image: Any, text: Any, *, max_directions: int, seed: int) -> CanonicalCorrelation:
+    """`fit_cca` with a given ridge, or with the one of `choose_ridge` if it is "auto"."""
+    if isinstance(ridge, str):
+        if ridge != "auto":
+            raise ValueError(f'`ridge` must be a positive number or "auto". Received: ridge={ridge!r}.')
+        ridge = choose_ridge(image, text, max_directions=max_directions, seed=seed)
+    return fit_cca(image, text, max_directions=max_directions, ridge=ridge)
+
+
+def choose_ridge(image: Any, text: Any, *, max_directions: int, seed: int) -> float:
+    """The ridge of `RIDGE_GRID` whose canonical variates agree best on held-out pairs.
+
+    A fifth of the pairs is held out. For each ridge, CCA is fitted on the others, and scored by the sum, over
+    the leading `max_directions` pairs of directions, of the correlation between the two projections of the
+    held-out pairs.
+
+    Args:
+        image: [N, Di] features.
+        text: [N, Dt] features, paired by row.
+        max_directions: how many pairs of directions count.
+        seed: of the choice of held-out pairs.
+
+    Raises:
+        ValueError: if there are fewer than 10 pairs.
+    """
+    image, text = check_pairs(image, text)
+    if len(image) < 10:
+        raise ValueError(f'`ridge="auto"` needs at least 10 pairs. Received: {len(image)} pairs.')
+    order = np.random.default_rng(seed).permutation(len(image))
+    held_out, rest = np.split(order, [round(_HELD_OUT_SHARE * len(order))])
+    covariances = measure_covariances(*check_pairs(image[rest], text[rest]))
+    scores = []
+    for ridge in RIDGE_GRID:
+        cca = solve_cca(covariances, max_directions=max_directions, ridge=ridge)
+        scores.append(
+            sum_of_correlations(
+                (image[held_out] - cca.image_mean) @ cca.image_directions,
+                (text[held_out] - cca.text_mean) @ cca.text_directions,
+            )
+        )
+    return RIDGE_GRID[int(np.argmax(scores))]
+
+
+def sum_of_correlations(a: np.ndarray, b: np.ndarray) -> float:
+    """The sum over columns of the correlation of a [N, K] with b [N, K]; a column that does not vary adds 0."""
+    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    norms = np.linalg.norm(a, axis=0) * np.linalg.norm(b, axis=0)
+    return float(((a * b).sum(axis=0) / np.where(norms > 0, norms, 1)).sum())

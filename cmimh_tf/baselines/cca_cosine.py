@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cmimh_tf.baselines.cca import DEFAULT_RIDGE
+from cmimh_tf.baselines.cca import DEFAULT_RIDGE, Ridge, fit_cca_with
 from cmimh_tf.baselines.hasher import check_width
 from cmimh_tf.baselines.linear import LinearHash
-from cmimh_tf.baselines.ridge import Ridge, fit_cca_with
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+# Queries are ranked in blocks, so that the [queries, database] matrices stay small.
+_BLOCK_ROWS = 64
 
 
 class CCACosine:
     """Real-valued CCA, an upper reference for the hashers that binarise its variates. It is not a `Hasher`.
 
     An item is its canonical variates, each weighted by its correlation, at unit length; two items are as
-    similar as the dot product of these vectors, the cosine. With float32 it takes 32 times the memory of codes
+    similar as the dot product of these vectors, the cosine. In float32 it needs 32 times the memory of codes
     of as many bits.
 
     Reference: Gong, Ke, Isard and Lazebnik, "A Multi-View Embedding Space for Modeling Internet Images, Tags,
@@ -62,6 +64,45 @@ def _unit_vectors(linear_map: LinearHash | None, features: Any, name: str) -> np
     if linear_map is None:
         raise RuntimeError("`fit` must be called before items can be projected.")
     variates = linear_map.project(check_width(features, len(linear_map.offset), name))
-    # An item at the very mean has no direction: it stays 0, and is equally far from all.
+    # An item exactly at the mean has no direction: it stays 0, equally far from all others.
     norms = np.linalg.norm(variates, axis=1, keepdims=True)
     return variates / np.where(norms > 0, norms, 1)
+
+
+def cosine_mean_average_precision(
+    query: np.ndarray,
+    database: np.ndarray,
+    query_labels: np.ndarray,
+    database_labels: np.ndarray,
+    *,
+    ks: Sequence[int],
+) -> list[float]:
+    """mAP@k of retrieval by the dot product of unit vectors, otherwise as `mean_average_precision`.
+
+    AP@k is the sum of the precisions at the ranks of the relevant items among the first k, divided by their
+    number, or 0 where there are none. Equal dot products keep the order of the database: with real vectors
+    they are the exception.
+
+    Args:
+        query: [Q, K] unit vectors.
+        database: [M, K] unit vectors.
+        query_labels: [Q, C] array of 0 and 1.
+        database_labels: [M, C] array of 0 and 1.
+        ks: how many of the first items count; more than M means all.
+
+    Returns:
+        The mAP for each k.
+    """
+    columns = [min(k, len(database)) - 1 for k in ks]
+    ranks = np.arange(1, max(columns) + 2)
+    # In integers of 8 bits the number of shared labels could overflow to 0.
+    query_labels, database_labels = query_labels.astype(np.float32), database_labels.astype(np.float32)
+    totals = np.zeros(len(columns))
+    for start in range(0, len(query), _BLOCK_ROWS):
+        block = slice(start, start + _BLOCK_ROWS)
+        order = np.argsort(-(query[block] @ database.T), axis=1, kind="stable")[:, : len(ranks)]
+        relevant = np.take_along_axis(query_labels[block] @ database_labels.T > 0, order, axis=1)
+        found = relevant.cumsum(axis=1)
+        precisions = (found / ranks * relevant).cumsum(axis=1)
+        totals += (precisions[:, columns] / np.maximum(found[:, columns], 1)).sum(axis=0)
+    return (totals / len(query)).tolist()

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.linalg
 
-from cmimh_tf.baselines.centred_view import CentredView
-from cmimh_tf.baselines.hasher import check_pairs
+from cmimh_tf.baselines.hasher import CentredView, check_pairs
 from cmimh_tf.baselines.linear import LinearHash, LinearHasher
-from cmimh_tf.baselines.rounds import count_rounds
+from cmimh_tf.progress import track
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -31,8 +30,8 @@ class CMFH(LinearHasher):
                   + mu (||Y - X_i W_i||^2 + ||Y - X_t W_t||^2)
                   + gamma (||Y||^2 + ||U_i||^2 + ||U_t||^2 + ||W_i||^2 + ||W_t||^2)
 
-    by turns, each in closed form. The code of x is the sign of x W. Any `code_length` is possible: gamma keeps
-    every system regular, also where L exceeds the width of a view.
+    by alternating between the variables, each in closed form. The code of x is the sign of x W. Any `code_length`
+    is possible: gamma keeps every system regular, even if L exceeds the width of a view.
 
     Reference: Ding, Guo and Zhou, "Collective Matrix Factorization Hashing for Multimodal Data", CVPR 2014.
 
@@ -78,7 +77,7 @@ class CMFH(LinearHasher):
             decay=self.decay,
         )
         state = problem.start(self.code_length, self.seed)
-        for _ in count_rounds(self.rounds, "CMFH, round"):
+        for _ in track(range(self.rounds), self.rounds, "CMFH", "rounds"):
             state = problem.step(state)
         self._image_hash = LinearHash(image_view.mean, state.maps[0])
         self._text_hash = LinearHash(text_view.mean, state.maps[1])
@@ -101,7 +100,7 @@ class Factors:
 
 
 class Factorisation:
-    """The objective of `CMFH` and its minimisation by turns.
+    """The objective of `CMFH` and its alternating minimisation.
 
     Args:
         views: [N, D] centred features of each view.

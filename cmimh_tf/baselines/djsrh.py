@@ -1,4 +1,4 @@
-"""DJSRH: networks whose codes reproduce the similarities that both views have together."""
+"""DJSRH: networks whose codes reproduce the joint similarities of both views."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cmimh_tf.baselines.centred_view import CentredView
-from cmimh_tf.baselines.hasher import Hasher, check_fitted, check_pairs
-from cmimh_tf.baselines.joint_semantics import cosine_similarities, joint_semantics, reconstruction_loss
+from cmimh_tf.baselines.hasher import CentredView, Hasher, check_fitted, check_pairs
 from cmimh_tf.baselines.network_hash import NetworkHash, network_inputs
-from cmimh_tf.baselines.rounds import count_rounds
+from cmimh_tf.progress import track
 
 if TYPE_CHECKING:
     import tensorflow as tf
     from typing_extensions import Self
 
-    from cmimh_tf.models.mlp import MLP
+    from cmimh_tf.layers import MLP
+
 
 DEFAULT_IMAGE_SHARE = 0.9
 DEFAULT_SECOND_ORDER = 0.4
@@ -33,16 +32,16 @@ WEIGHT_DECAY = 5e-4
 class DJSRH(Hasher):
     """Deep joint-semantics reconstructing hashing, on features.
 
-    One network a view, with one hidden layer, gives relaxed codes H = tanh(slope * logits), where the slope
+    One network per view, with one hidden layer, gives relaxed codes H = tanh(slope * logits), where the slope
     grows as sqrt(epoch + 1). In each batch the cosines of the codes fit the target S of `joint_semantics`:
 
         minimise  mean (cos(H_i, H_t) - S)^2 + lambda (mean (cos(H_i, H_i) - S)^2 + mean (cos(H_t, H_t) - S)^2)
 
-    A code is the sign of the logits. Any `code_length` is possible, whatever the width of a view.
+    A code is the sign of the logits. Any `code_length` is possible.
 
     Reference: Su, Zhong and Zhang, "Deep Joint-Semantics Reconstructing Hashing for Large-Scale Unsupervised
-    Cross-Modal Retrieval", ICCV 2019. Its image network is a fine-tuned AlexNet; here images come as features
-    as texts do, and both networks have the shape of its text network, narrower to fit in seconds on a processor.
+    Cross-Modal Retrieval", ICCV 2019. Its image network is a fine-tuned AlexNet. Here images are features, as texts
+    are, and both networks have the shape of its text network, but narrower so that they train in minutes on a CPU.
 
     Args:
         code_length: number of bits, a positive multiple of 8.
@@ -85,13 +84,13 @@ class DJSRH(Hasher):
         self.epochs = epochs
 
     def fit(self, image: Any, text: Any) -> Self:
-        from cmimh_tf.models.mlp import MLP
+        from cmimh_tf.layers import MLP
 
         image, text = check_pairs(image, text)
         views = CentredView.fit(image), CentredView.fit(text)
         networks = []
         for position, features in enumerate((image, text)):
-            # An MLP takes one seed a layer from its seed on.
+            # An MLP uses one seed per layer, counted from its own.
             network = MLP((self.hidden_units,), self.code_length, "relu", seed=4 * self.seed + 2 * position)
             network.build(features.shape)
             networks.append(network)
@@ -113,14 +112,14 @@ class DJSRH(Hasher):
     ) -> None:
         import tensorflow as tf
 
-        from cmimh_tf.models.coupled_sgd import CoupledSGD
+        from cmimh_tf.optimizers import CoupledSGD
 
         variables = [network.trainable_variables for network in networks]
         optimizers = [CoupledSGD(LEARNING_RATE, MOMENTUM, WEIGHT_DECAY) for _ in networks]
         for optimizer, group in zip(optimizers, variables, strict=True):
             optimizer.build(group)
         inputs = [tf.constant(network_inputs(view, rows)) for view, rows in zip(views, features, strict=True)]
-        # Similarities are those of the features as they came, not centred.
+        # Similarities are those of the original features, not of centred ones.
         raw = [tf.constant(rows, tf.float32) for rows in features]
         non_negative = [bool((rows >= 0).all()) for rows in features]
 
@@ -145,8 +144,77 @@ class DJSRH(Hasher):
         random = np.random.default_rng(self.seed)
         num_pairs = len(features[0])
         batch_size = min(BATCH_SIZE, num_pairs)
-        for epoch in count_rounds(self.epochs, "DJSRH, epoch"):
+        for epoch in track(range(self.epochs), self.epochs, "DJSRH", "epochs"):
             slope = tf.constant(np.sqrt(epoch + 1), tf.float32)
             order = random.permutation(num_pairs)
             for start in range(0, num_pairs - batch_size + 1, batch_size):
                 step(tf.constant(order[start : start + batch_size]), slope)
+
+
+def cosine_similarities(features: tf.Tensor, non_negative: bool) -> tf.Tensor:
+    """Cosines of all pairs of rows, in [-1, 1].
+
+    Features without negative values, such as counts or activations behind a ReLU, only have cosines in [0, 1]:
+    these are stretched by 2 c - 1, as the authors do with theirs.
+
+    Args:
+        features: [m, D].
+        non_negative: whether no feature of the whole data set is below 0.
+    """
+    import tensorflow as tf
+
+    unit = tf.math.l2_normalize(features, axis=1)
+    cosines = tf.matmul(unit, unit, transpose_b=True)
+    return 2 * cosines - 1 if non_negative else cosines
+
+
+def joint_semantics(
+    image_similarities: tf.Tensor,
+    text_similarities: tf.Tensor,
+    *,
+    image_share: float,
+    second_order: float,
+    scale: float,
+) -> tf.Tensor:
+    """S = mu ((1 - eta) J + eta J J' / m), with J = beta S_i + (1 - beta) S_t.
+
+    The second term compares how two items relate to all m items of the batch: friends of friends.
+
+    Args:
+        image_similarities: S_i, [m, m] cosines of images.
+        text_similarities: S_t, [m, m] cosines of texts.
+        image_share: beta.
+        second_order: eta.
+        scale: mu.
+
+    Returns:
+        S, [m, m].
+    """
+    import tensorflow as tf
+
+    joined = image_share * image_similarities + (1 - image_share) * text_similarities
+    batch_size = tf.cast(tf.shape(joined)[0], joined.dtype)
+    friends_of_friends = tf.matmul(joined, joined, transpose_b=True) / batch_size
+    return scale * ((1 - second_order) * joined + second_order * friends_of_friends)
+
+
+def reconstruction_loss(
+    image_codes: tf.Tensor, text_codes: tf.Tensor, target: tf.Tensor, *, within_weight: float
+) -> tf.Tensor:
+    """Mean squared difference of the codes' cosines and the target, across views plus lambda times within each.
+
+    Args:
+        image_codes: [m, L] relaxed codes.
+        text_codes: [m, L] relaxed codes, paired by row.
+        target: S, [m, m].
+        within_weight: lambda.
+    """
+    import tensorflow as tf
+
+    image_unit, text_unit = tf.math.l2_normalize(image_codes, axis=1), tf.math.l2_normalize(text_codes, axis=1)
+
+    def error(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(tf.square(tf.matmul(a, b, transpose_b=True) - target))
+
+    within = error(image_unit, image_unit) + error(text_unit, text_unit)
+    return error(image_unit, text_unit) + within_weight * within

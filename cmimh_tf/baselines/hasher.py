@@ -1,16 +1,18 @@
-"""What every baseline offers: fit on pairs, then hash images and texts to codes that can be compared."""
+"""The interface of every baseline, checks of its inputs, and the scaling of features."""
 
 from __future__ import annotations
 
 import abc
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from cmimh_tf.ops.hamming import check_code_length
+from cmimh_tf.codes import check_code_length
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
 
 FittedPart = TypeVar("FittedPart")
 
@@ -57,7 +59,7 @@ def check_features(features: Any, name: str) -> np.ndarray:
     """Returns `features` as an array if it is a finite, numeric [N, D] matrix.
 
     Args:
-        features: what a caller passed as features.
+        features: the argument to check.
         name: the argument's name, for the message.
 
     Raises:
@@ -101,7 +103,36 @@ def check_pairs(image: Any, text: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_fitted(part: FittedPart | None) -> FittedPart:
-    """Returns what `fit` sets, or says that it was not called."""
+    """Returns `part`, which `fit` sets.
+
+    Raises:
+        RuntimeError: if it is None because `fit` was not called.
+    """
     if part is None:
         raise RuntimeError("`fit` must be called before a hasher can hash.")
     return part
+
+
+@dataclass(frozen=True)
+class CentredView:
+    """x -> (x - mean) / scale, after which the training rows have a root-mean-square norm of 1.
+
+    Without it, objectives that add terms of both views would depend on the units of each view.
+
+    Attributes:
+        mean: float64 [D].
+        scale: root-mean-square distance of the training rows from their mean.
+    """
+
+    mean: np.ndarray
+    scale: float
+
+    @classmethod
+    def fit(cls, features: np.ndarray) -> CentredView:
+        """The mean and scale of features [N, D], which must not all be equal."""
+        mean = features.mean(axis=0, dtype=np.float64)
+        return cls(mean, float(np.sqrt(np.var(features, axis=0, dtype=np.float64).sum())))
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        """Centred and scaled features, float64 [N, D]."""
+        return (features - self.mean) / self.scale

@@ -1,16 +1,20 @@
-"""Hashers whose bits are the signs of linear projections, one matrix a modality."""
+"""Hashers whose bits are the signs of linear projections, with one matrix per modality; the simplest are random."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cmimh_tf.baselines.hasher import Hasher, check_fitted, check_width
-from cmimh_tf.ops.hamming import pack_bits
+from cmimh_tf.baselines.hasher import Hasher, check_fitted, check_pairs, check_width
+from cmimh_tf.codes import pack_bits
 
-# Rows are projected in blocks, so that memory does not grow with the number of rows.
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+# Rows are projected in blocks to bound the memory.
 _BLOCK_ROWS = 8192
 
 
@@ -20,7 +24,7 @@ class LinearHash:
 
     Attributes:
         offset: [D] point that is projected to 0.
-        directions: [D, L] one direction a bit.
+        directions: [D, L] one direction per bit.
     """
 
     offset: np.ndarray
@@ -46,7 +50,7 @@ def to_signs(projections: np.ndarray) -> np.ndarray:
 
 
 class LinearHasher(Hasher):
-    """A hasher whose `fit` sets one `LinearHash` a modality."""
+    """A hasher whose `fit` sets one `LinearHash` per modality."""
 
     _image_hash: LinearHash | None = None
     _text_hash: LinearHash | None = None
@@ -56,3 +60,27 @@ class LinearHasher(Hasher):
 
     def hash_texts(self, text: Any) -> np.ndarray:
         return check_fitted(self._text_hash).hash(text, "text")
+
+
+class RandomProjections(LinearHasher):
+    """Signs of Gaussian random projections of each view around its training mean.
+
+    Within a view the Hamming distance estimates the angle between items. The projections of the two views are
+    independent, so across views the codes are at chance: a floor for the cross-modal tasks. Any `code_length`
+    is possible.
+
+    Reference: Charikar, "Similarity Estimation Techniques from Rounding Algorithms", STOC 2002.
+
+    Args:
+        code_length: number of bits, a positive multiple of 8.
+        seed: of the projections.
+    """
+
+    def fit(self, image: Any, text: Any) -> Self:
+        image, text = check_pairs(image, text)
+        random = np.random.default_rng(self.seed)
+        self._image_hash, self._text_hash = (
+            LinearHash(view.mean(axis=0, dtype=np.float64), random.standard_normal((view.shape[1], self.code_length)))
+            for view in (image, text)
+        )
+        return self

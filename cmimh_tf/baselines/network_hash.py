@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from cmimh_tf.baselines.centred_view import CentredView
-from cmimh_tf.baselines.hasher import check_width
-from cmimh_tf.ops.hamming import pack_bits
+from cmimh_tf.baselines.hasher import CentredView, check_width
+from cmimh_tf.codes import pack_bits
 
-# Rows are hashed in blocks, so that memory does not grow with the number of rows.
+# Rows are hashed in blocks to bound the memory.
 _BLOCK_ROWS = 4096
 
 

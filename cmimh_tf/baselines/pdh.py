@@ -6,23 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
+import scipy.optimize
 
 from cmimh_tf.baselines.cca import DEFAULT_RIDGE
-from cmimh_tf.baselines.centred_view import CentredView
-from cmimh_tf.baselines.cvh import CVH
-from cmimh_tf.baselines.hasher import check_pairs
+from cmimh_tf.baselines.cca_hashers import CVH
+from cmimh_tf.baselines.hasher import CentredView, check_pairs
 from cmimh_tf.baselines.linear import LinearHash, LinearHasher, to_signs
-from cmimh_tf.baselines.linear_svm import fit_linear_svms
-from cmimh_tf.baselines.rounds import count_rounds
-from cmimh_tf.ops.hamming import unpack_codes
+from cmimh_tf.codes import unpack_codes
+from cmimh_tf.progress import track
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
 
 DEFAULT_COST = 0.1
 DEFAULT_ROUNDS = 5
 # Singular values below this share of the largest are rounding errors of a rank deficient view.
 _LEAST_SINGULAR_VALUE = 1e-6
+# The objective of a machine is at most num_rows * cost, its value at 0; this is relative to that.
+_GRADIENT_TOLERANCE = 1e-6
 
 
 class PDH(LinearHasher):
@@ -75,7 +77,7 @@ class PDH(LinearHasher):
         image_view, text_view = CentredView.fit(image), CentredView.fit(text)
         image_rows, text_rows = image_view(image), text_view(text)
         image_weights, text_weights = (np.zeros((view.shape[1], self.code_length)) for view in (image, text))
-        for _ in count_rounds(self.rounds, "PDH, round"):
+        for _ in track(range(self.rounds), self.rounds, "PDH", "rounds"):
             image_weights = fit_linear_svms(image_rows, text_signs, cost=self.cost, start=image_weights)
             image_signs = to_signs(image_rows @ image_weights)
             text_weights = fit_linear_svms(text_rows, image_signs, cost=self.cost, start=text_weights)
@@ -104,3 +106,48 @@ def decorrelate(margins: np.ndarray) -> np.ndarray:
     left, values, right = scipy.linalg.svd(centred / np.where(norms > 0, norms, 1), full_matrices=False)
     kept = values > _LEAST_SINGULAR_VALUE * max(values[0], np.finfo(float).tiny)
     return np.sqrt(len(margins)) * left[:, kept] @ right[kept]
+
+
+def fit_linear_svms(
+    features: np.ndarray,
+    signs: np.ndarray,
+    *,
+    cost: float,
+    start: np.ndarray,
+    max_iterations: int = 100,
+) -> np.ndarray:
+    """Minimises, for each column y of `signs` on its own,
+
+        ||w||^2 / 2 + cost * sum over rows n of max(0, 1 - y_n x_n . w)^2.
+
+    The squared hinge is smooth, so one L-BFGS in the primal solves all columns together; each step needs two
+    matrix products.
+
+    Args:
+        features: [N, D], centred: the machines have no bias.
+        signs: [N, L] of -1 and 1.
+        cost: of a squared violation of the margin.
+        start: [D, L] where to start. The minimum does not depend on it.
+        max_iterations: of L-BFGS.
+
+    Returns:
+        [D, L] one weight vector per column.
+    """
+    shape = features.shape[1], signs.shape[1]
+
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        weights = flat.reshape(shape)
+        violations = np.maximum(0, 1 - signs * (features @ weights))
+        value = 0.5 * (weights**2).sum() + cost * (violations**2).sum()
+        gradient = weights - 2 * cost * (features.T @ (signs * violations))
+        return value, gradient.ravel()
+
+    scale = cost * len(features)
+    result = scipy.optimize.minimize(
+        lambda flat: tuple(part / scale for part in objective(flat)),
+        start.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": max_iterations, "gtol": _GRADIENT_TOLERANCE, "ftol": 0},
+    )
+    return result.x.reshape(shape)

@@ -11,10 +11,10 @@ from cmimh_tf.baselines.hasher import Hasher
 
 @dataclass(frozen=True)
 class Baseline:
-    """Where a baseline is defined, and what it is made with besides code length and seed.
+    """Where a baseline is defined, and its settings besides code length and seed.
 
     Attributes:
-        module: dotted name; imported only when the baseline is made, as some need TensorFlow.
+        module: dotted name; imported only when the baseline is made, since some need TensorFlow.
         class_name: a `Hasher` in that module.
         options: further keyword arguments of the class.
     """
@@ -25,17 +25,20 @@ class Baseline:
 
 
 BASELINES: dict[str, Baseline] = {
-    "CVH": Baseline("cmimh_tf.baselines.cvh", "CVH"),
+    "CVH": Baseline("cmimh_tf.baselines.cca_hashers", "CVH"),
     "PDH": Baseline("cmimh_tf.baselines.pdh", "PDH"),
     "CMFH": Baseline("cmimh_tf.baselines.cmfh", "CMFH"),
-    "ACQ": Baseline("cmimh_tf.baselines.acq", "ACQ"),
-    "ACQ (tuned ridge)": Baseline("cmimh_tf.baselines.acq", "ACQ", {"ridge": "auto"}),
+    "ACQ": Baseline("cmimh_tf.baselines.cca_hashers", "ACQ"),
+    "ACQ (tuned ridge)": Baseline("cmimh_tf.baselines.cca_hashers", "ACQ", {"ridge": "auto"}),
     "FSH": Baseline("cmimh_tf.baselines.fsh", "FSH"),
     "DJSRH": Baseline("cmimh_tf.baselines.djsrh", "DJSRH"),
-    "CCA-ITQ": Baseline("cmimh_tf.baselines.cca_itq", "CCAITQ"),
-    "Random": Baseline("cmimh_tf.baselines.random_projections", "RandomProjections"),
+    "DGCPN": Baseline("cmimh_tf.baselines.dgcpn", "DGCPN"),
+    "CIRH": Baseline("cmimh_tf.baselines.cirh", "CIRH"),
+    "UCCH": Baseline("cmimh_tf.baselines.ucch", "UCCH"),
+    "CCA-ITQ": Baseline("cmimh_tf.baselines.cca_hashers", "CCAITQ"),
+    "Random": Baseline("cmimh_tf.baselines.linear", "RandomProjections"),
 }
-# Those whose codes are made from canonical variates alone, so that their ridge decides most.
+# Baselines whose codes are made from canonical variates alone, so the ridge matters most.
 RIDGE_BASELINES = ("CVH", "ACQ", "CCA-ITQ")
 
 
@@ -49,7 +52,7 @@ def make_baseline(name: str, code_length: int, seed: int, **options: Any) -> Has
         options: keyword arguments of the baseline's class, in place of those settings.
 
     Raises:
-        ValueError: if there is no such baseline; the message lists those that there are.
+        ValueError: if there is no such baseline; the message lists all names.
     """
     if name not in BASELINES:
         raise ValueError(f"`name` must be one of {', '.join(map(repr, BASELINES))}. Received: name={name!r}.")

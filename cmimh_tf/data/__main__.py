@@ -1,4 +1,4 @@
-"""The command that looks through data before they are trained on: `python -m cmimh_tf.data check PATH`."""
+"""The command `python -m cmimh_tf.data`: `check` examines data before training, `prepare` builds a data set."""
 
 import argparse
 import json
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cmimh_tf import command_line
+from cmimh_tf.data.pairs import DataError
+from cmimh_tf.data.sources import TFDS_PREFIX, check_exists, open_records
 
 if TYPE_CHECKING:
-    from cmimh_tf.data.source_check import SourceCheck
+    from cmimh_tf.data.check import SourceCheck
 
 _EPILOG = """\
 examples:
@@ -23,38 +25,48 @@ PATH is a table of pictures and captions (.csv, .jsonl, .parquet), a folder with
 
 
 def main() -> None:
-    """Parses the flags and runs."""
+    """Parses the flags and runs the command."""
     parser = argparse.ArgumentParser(
         prog="python -m cmimh_tf.data",
-        description="Looks through data, or prepares a published data set.",
+        description="Checks data before training, or prepares a published data set.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser("check", help="say what is in the data; exit 1 if training could not start")
+    check = commands.add_parser("check", help="report what is in the data; exit with 1 if training could not start")
     check.add_argument("path", metavar="PATH", help="a path or a name, see below")
     check.add_argument("--sheet", type=Path, metavar="FILE", help="contact sheet (default: NAME-contact-sheet.png)")
-    check.add_argument("--no-sheet", action="store_true", help="draw no contact sheet")
-    check.add_argument("--seed", type=int, default=0, metavar="N", help="of the split and of the pairs on the sheet")
+    check.add_argument("--no-sheet", action="store_true", help="do not draw a contact sheet")
+    check.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the split and of the pairs on the contact sheet"
+    )
     check.add_argument("--json", action="store_true", help="print JSON")
-    prepare = commands.add_parser("prepare", help="turn the official files of a data set into TFDS's format")
+    prepare = commands.add_parser("prepare", help="convert the official files of a data set to TFDS's format")
     prepare.add_argument("name", metavar="NAME", help="such as nuswide, mirflickr25k/recall_one, tfds:coco_captions")
-    prepare.add_argument("--manual-dir", type=Path, metavar="DIR", help="where the official files are unpacked")
-    prepare.add_argument("--data-dir", type=Path, metavar="DIR", help="where to (default: ~/tensorflow_datasets)")
+    prepare.add_argument("--manual-dir", type=Path, metavar="DIR", help="folder of the unpacked official files")
+    prepare.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="folder for the result (default: ~/tensorflow_datasets)"
+    )
     prepare.add_argument(
         "--beam-options",
         metavar="OPTIONS",
-        help="read on Apache Beam, such as runner=FlinkRunner,parallelism=8 (default: one pair after the other)",
+        help="read with Apache Beam, such as runner=FlinkRunner,parallelism=8 (default: one pair after the other)",
     )
     arguments = parser.parse_args()
+    if arguments.command == "check":
+        # Before `run` imports TensorFlow, which takes seconds.
+        try:
+            check_exists(arguments.path)
+        except FileNotFoundError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
     command_line.run(run_check if arguments.command == "check" else run_prepare, arguments)
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Reads all records, prints what was found, draws the sheet."""
+    """Reads all records, prints the findings and draws the contact sheet."""
+    from cmimh_tf.data.check import check_source
     from cmimh_tf.data.check_report import to_json, to_lines
-    from cmimh_tf.data.records import open_records
-    from cmimh_tf.data.source_check import check_source
 
     found = check_source(open_records(arguments.path), arguments.seed)
     if not arguments.json:
@@ -71,9 +83,8 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def _draw_sheet(found: "SourceCheck", path: Path) -> Path | None:
-    """Draws the sheet and returns its path, or tells why there is none: what was found must not be lost with it."""
-    from cmimh_tf.data.contact_sheet import draw_contact_sheet
-    from cmimh_tf.data.records import DataError
+    """Draws the sheet and returns its path. An error is only printed: the findings must still be reported."""
+    from cmimh_tf.data.check_report import draw_contact_sheet
 
     title = f"{found.name}: {len(found.samples)} of {found.num_records:,} pairs"
     try:
@@ -85,9 +96,8 @@ def _draw_sheet(found: "SourceCheck", path: Path) -> Path | None:
 
 
 def run_prepare(arguments: argparse.Namespace) -> None:
-    """Builds the data set and says where it is."""
-    from cmimh_tf.data.readers.open_reader import TFDS_PREFIX
-    from cmimh_tf.data.readers.tfds_data import make_builder
+    """Builds the data set and prints its folder."""
+    from cmimh_tf.data.readers.tfds import make_builder
 
     data_dir = None if arguments.data_dir is None else str(arguments.data_dir)
     builder = make_builder(arguments.name.removeprefix(TFDS_PREFIX), data_dir)

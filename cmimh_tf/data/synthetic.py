@@ -1,4 +1,4 @@
-"""Pairs whose factors are known: what both modalities share, and what only one of them holds.
+"""Synthetic pairs with known factors: some are shared by both modalities, others are private to one of them.
 
 For pair n with classes c of a random set S_n,
 
@@ -6,8 +6,8 @@ For pair n with classes c of a random set S_n,
     image_n         = f([shared_n, image_private_n]) + noise * e'
     text_n          = g([shared_n, text_private_n]) + noise * e''
 
-with standard normal centres, private factors and e, and f, g fixed random maps, linear or through one layer
-of tanh. A code that maximises I(image code; text code) keeps `shared` and has no use for the private factors.
+with standard normal centres, private factors and e, and fixed random maps f and g, which are linear or have one tanh
+layer. A code that maximises I(image code; text code) encodes `shared` and ignores the private factors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cmimh_tf.data.paired import PairedData
+from cmimh_tf.data.pairs import PairedData
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,10 +25,10 @@ class SyntheticPairs:
     """Pairs and the factors that made them.
 
     Args:
-        data: the N pairs; labels are the classes of each, from the shared factors alone.
-        shared: float32 [N, shared_dim], seen by both modalities.
-        image_private: float32 [N, private_dim], seen by images only.
-        text_private: float32 [N, private_dim], seen by texts only.
+        data: the N pairs; the labels are their classes, which depend on the shared factors only.
+        shared: float32 [N, shared_dim], the factors of both modalities.
+        image_private: float32 [N, private_dim], the factors of images only.
+        text_private: float32 [N, private_dim], the factors of texts only.
     """
 
     data: PairedData
@@ -52,23 +52,22 @@ def make_synthetic_factors(
     noise: float = 0.1,
     nonlinear: bool = False,
 ) -> SyntheticPairs:
-    """Makes pairs with their factors. One seed gives one world: its maps and centres do not depend on
-    `num_pairs`.
+    """Makes pairs and returns them with their factors. The maps and centres depend on the seed, not on `num_pairs`.
 
     Args:
         num_pairs: N, at least 1.
         seed: a non-negative integer.
-        num_classes: C, the labels' columns.
-        labels_per_pair: labels that each pair has, at most C.
+        num_classes: C, the number of columns of the labels.
+        labels_per_pair: the number of labels of each pair, at most C.
         shared_dim: dimensions of the shared factors.
-        private_dim: dimensions of each modality's own factors; 0 for none.
+        private_dim: dimensions of the private factors of each modality; 0 for none.
         image_dim: Di.
         text_dim: Dt.
-        class_spread: how far pairs of one class lie around its centre; centres are about 1 apart in each
+        class_spread: standard deviation of the pairs of a class around its centre; centres are about 1 apart in each
             dimension.
-        private_scale: how strongly the private factors enter the vectors, beside shared factors at about 1.
-        noise: standard deviation of what is added to each value of the vectors, themselves of about 1.
-        nonlinear: whether the maps have a hidden layer of tanh.
+        private_scale: standard deviation of the private factors; that of the shared factors is about 1.
+        noise: standard deviation of the noise added to the vectors, whose own is about 1.
+        nonlinear: whether the maps have a hidden tanh layer.
     """
     counts = {"num_pairs": num_pairs, "num_classes": num_classes, "shared_dim": shared_dim}
     counts |= {"image_dim": image_dim, "text_dim": text_dim, "labels_per_pair": labels_per_pair}
@@ -100,7 +99,7 @@ def make_synthetic_factors(
 
 
 def make_synthetic(num_pairs: int, *, seed: int, **options: Any) -> PairedData:
-    """The pairs of `make_synthetic_factors`, which has the options, without their factors."""
+    """The pairs of `make_synthetic_factors` without their factors; it documents the options."""
     return make_synthetic_factors(num_pairs, seed=seed, **options).data
 
 

@@ -1,10 +1,14 @@
-"""What an experiment is: cells with their places in tables, and figures."""
+"""What an experiment consists of: cells to measure, and the tables, plots and claims that present their results."""
 
+import hashlib
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cmimh_tf.experiments.cell import Cell
+from cmimh_tf import __version__
+from cmimh_tf.config import CMIMHConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,18 +19,96 @@ Place = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class SplitSetting:
+    """The sizes of the parts into which a data set is split by the cell's seed.
+
+    Attributes:
+        num_queries: size of the query set; None uses the official split that the data marks.
+        num_train: size of the training set.
+        num_validation: pairs that are neither trained on nor searched. They are the first of the database, or the last
+            if the data marks an official training set.
+    """
+
+    num_queries: int | None
+    num_train: int
+    num_validation: int = 0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method, fitted once and measured once: everything that decides a result, besides the data.
+
+    Attributes:
+        method: a name that `cmimh_tf.experiments.measure.measure` supports.
+        code_length: number of bits.
+        seed: of the split, the method and the tie order, as in `python -m cmimh_tf.train`.
+        split: sizes of the parts.
+        config: the resolved configuration if the method is CMIMH. Two variants that resolve to the same configuration
+            are the same cell.
+        rerank: "asymmetric" also measures the ranking by the logits of the queries, if the method is CMIMH.
+    """
+
+    method: str
+    code_length: int
+    seed: int
+    split: SplitSetting
+    config: CMIMHConfig | None = None
+    rerank: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.config is not None and (self.config.code_length, self.config.seed) != (self.code_length, self.seed):
+            raise ValueError(
+                "`config` must have the code length and the seed of its cell. Received: "
+                f"config.code_length={self.config.code_length}, config.seed={self.config.seed} in {self.title}."
+            )
+
+    @property
+    def title(self) -> str:
+        """For messages: "CMIMH, 32 bits, seed 0"."""
+        return f"{self.method}, {self.code_length} bits, seed {self.seed}"
+
+    def identity(self, data_fingerprint: str) -> dict[str, Any]:
+        """Everything that the result depends on, JSON-ready."""
+        return {
+            "method": self.method,
+            "code_length": self.code_length,
+            "seed": self.seed,
+            "split": {
+                "queries": self.split.num_queries,
+                "train": self.split.num_train,
+                "validation": self.split.num_validation,
+            },
+            "config": self.config.to_dict() if self.config is not None else None,
+            "data": data_fingerprint,
+            "version": __version__,
+            # Left out by default, so that results measured without it are found.
+            **({} if self.rerank == "none" else {"rerank": self.rerank}),
+        }
+
+    def file_stem(self, data_fingerprint: str) -> str:
+        """A readable and unique file name: "cmimh-32bit-seed0-1f3a9c02b7d4"."""
+        text = json.dumps(self.identity(data_fingerprint), sort_keys=True)
+        digest = hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
+        method = re.sub(r"[^a-z0-9]+", "-", self.method.lower()).strip("-")
+        return f"{method}-{self.code_length}bit-seed{self.seed}-{digest}"
+
+
+@dataclass(frozen=True)
 class Point:
     """A cell and its place in the experiment.
 
     Attributes:
         row: label of its table row, such as a method or a variant.
-        place: what else it is looked up by, such as {"bits": 32}.
+        place: further keys to find it by, such as {"bits": 32}.
         cell: what is measured.
+        within: the key of its own metrics among those of the cell; "" for all. "asymmetric" is the same model ranked
+            by logits.
     """
 
     row: str
     place: Place
     cell: Cell
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,10 +119,11 @@ class Column:
         group: the heading above it, such as the task.
         title: its own heading, such as the number of bits.
         measure: dotted path into a cell's metrics, such as "map_at_1000.image_to_text".
-        place: which points it shows.
-        scale: what values are multiplied with; 100 shows percent.
+        place: selects the points to show.
+        scale: factor for display; 100 shows percent.
         digits: after the decimal point.
-        best: "max" or "min" sets the best of the column in bold; None none.
+        best: "max" or "min" prints the best value of the column in bold; None prints none.
+        paper_measure: name of the measure in the paper's figures, if it differs from `measure`.
     """
 
     group: str
@@ -50,6 +133,27 @@ class Column:
     scale: float = 100.0
     digits: int = 1
     best: str | None = "max"
+    paper_measure: str | None = None
+
+    @property
+    def name(self) -> str:
+        """For messages: "image to text, 32 bits"."""
+        return f"{self.group}, {self.title}"
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """The table of the paper that a table repeats.
+
+    Attributes:
+        name: of the table in paper_figures.json.
+        reference: the row that the others are compared with to show the trend.
+        settings: for each row the paper's name of the variant; empty if the rows are methods.
+    """
+
+    name: str
+    reference: str
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,7 +166,7 @@ class Table:
         rows: labels in order.
         columns: the columns.
         references: rows that are shown but never bold, such as an upper bound.
-        published: key of the published figures that belong under it, or None.
+        paper: the table of the paper that it repeats, or None.
     """
 
     title: str
@@ -70,16 +174,37 @@ class Table:
     rows: Sequence[str]
     columns: Sequence[Column]
     references: Sequence[str] = ()
-    published: str | None = None
+    paper: PaperTable | None = None
 
 
 @dataclass(frozen=True)
-class Picture:
+class Claim:
+    """A statement of the paper: each of the better rows exceeds each of the worse ones.
+
+    Attributes:
+        text: the statement, a full sentence.
+        better: rows that are better.
+        worse: rows that are worse.
+        columns: where it must hold; less is better if `best` is "min".
+        better_place: selects the points of the better rows, in addition to the place of the column.
+        worse_place: likewise of the worse rows.
+    """
+
+    text: str
+    better: Sequence[str]
+    worse: Sequence[str]
+    columns: Sequence[Column]
+    better_place: Place = field(default_factory=dict)
+    worse_place: Place = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plot:
     """A figure.
 
     Attributes:
-        name: of its file, without ending.
-        alt: what it shows, in a sentence.
+        name: of its file, without suffix.
+        alt: a sentence that describes it.
         draw: makes it from the results.
     """
 
@@ -95,12 +220,13 @@ class Experiment:
     Attributes:
         name: as on the command line.
         title: one line.
-        about: what of the paper it repeats, and how the cells are set.
+        about: the part of the paper that it repeats, and how the cells are set up.
         points: what is measured.
-        tables: how it is shown.
-        pictures: likewise.
-        contender: the row whose standing against all other rows is told, or None.
-        headline: the columns on which that is judged.
+        tables: how the results are shown.
+        plots: likewise.
+        contender: the row that is compared with all others for the verdict, or None.
+        headline: the columns of that comparison.
+        claims: the paper's statements that these cells can confirm or refute.
     """
 
     name: str
@@ -108,25 +234,26 @@ class Experiment:
     about: str
     points: Sequence[Point]
     tables: Sequence[Table]
-    pictures: Sequence[Picture] = ()
+    plots: Sequence[Plot] = ()
     contender: str | None = None
-    headline: Sequence[Column] = field(default_factory=tuple)
+    headline: Sequence[Column] = ()
+    claims: Sequence[Claim] = ()
 
     @property
     def names(self) -> dict[Cell, str]:
-        """Each cell as the screen calls it, with its row where that says more than the method."""
+        """A name for each cell: its title, and its row if that differs from the method."""
         names: dict[Cell, str] = {}
         for point in self.points:
-            row = f" ({point.row})" if point.row != point.cell.method else ""
+            row = f" ({point.row})" if point.row != point.cell.method and not point.within else ""
             names.setdefault(point.cell, f"{point.cell.title}{row}")
         return names
 
     @property
     def needs_labels(self) -> bool:
-        """Whether something in its tables is mAP."""
-        return any(column.measure.startswith("map") for table in self.tables for column in table.columns)
+        """Whether a table shows mAP or precision."""
+        return any(column.measure.startswith(("map", "precision")) for t in self.tables for column in t.columns)
 
     @property
     def cells(self) -> list[Cell]:
-        """All cells, each once."""
+        """All cells, without duplicates."""
         return list(dict.fromkeys(point.cell for point in self.points))

@@ -1,6 +1,8 @@
 """A process that measures cells, one after another."""
 
 import contextlib
+import functools
+import hashlib
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -10,10 +12,12 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from cmimh_tf.experiments.cell import Cell
-from cmimh_tf.experiments.store import CellStore
+import cmimh_tf
+from cmimh_tf.experiments.experiment import Cell
+from cmimh_tf.experiments.results import CellStore
 
 _THREAD_VARIABLES = (
     "TF_NUM_INTRAOP_THREADS",
@@ -23,16 +27,18 @@ _THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
 )
 _PARENT_CHECK_SECONDS = 2.0
-_GOODBYE_SECONDS = 10.0
+_EXIT_SECONDS = 10.0
+# The files of experiments/ that decide results. The others, and reports/, only list cells and present results.
+_MEASURING_FILES = ("measure.py", "probes.py")
 
 
 class Worker:
-    """The parent's end of a measuring process.
+    """The parent's handle of a measuring process.
 
     Args:
-        data_name: what `--data` got.
+        data_name: the value of `--data`.
         store: where results go.
-        threads: how many threads each library of the process may start; None leaves that to them.
+        threads: the number of threads that each library in the process may start; None sets no limit.
     """
 
     def __init__(self, data_name: str, store: CellStore, threads: int | None) -> None:
@@ -46,33 +52,33 @@ class Worker:
         child_connection.close()
 
     def start(self, cell: Cell) -> None:
-        """Begins a cell; the worker must have none."""
+        """Starts a cell; the worker must be idle."""
         self.connection.send(cell)
 
     def wait_handles(self) -> list[Any]:
-        """What `multiprocessing.connection.wait` wakes up for when the worker has something to say."""
+        """Handles for `multiprocessing.connection.wait`, ready when the cell is over or the process has ended."""
         return [self.connection, self.process.sentinel]
 
     def poll(self) -> tuple[bool, str | None]:
-        """Whether the cell is over, and its error if it failed. A process that died has failed its cell."""
+        """Whether the cell is over, and its error if it failed. If the process dies, its cell has failed."""
         try:
             if self.connection.poll():
                 return True, self.connection.recv()
         except (EOFError, OSError):
-            self.process.join(_GOODBYE_SECONDS)
+            self.process.join(_EXIT_SECONDS)
         if self.process.is_alive():
             return False, None
-        return True, f"the process ended by itself ({_ending(self.process.exitcode)})"
+        return True, f"the process ended by itself ({_describe_exit(self.process.exitcode)})"
 
     def is_alive(self) -> bool:
-        """Whether it can take another cell."""
+        """Whether the process can measure another cell."""
         return self.process.is_alive()
 
     def close(self) -> None:
-        """Ends the process, in the middle of a cell if it has one."""
+        """Ends the process, even in the middle of a cell."""
         self.connection.close()
         self.process.terminate()
-        self.process.join(_GOODBYE_SECONDS)
+        self.process.join(_EXIT_SECONDS)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
@@ -85,8 +91,8 @@ def serve(
     threads: int | None,
     parent: int,
 ) -> None:
-    """The process: takes cells from `connection`, stores results, answers None or the error of each."""
-    # Ctrl-C reaches the whole group: the parent decides what it means.
+    """The body of the process: receives cells, stores their results, and sends back None or an error for each."""
+    # Ctrl-C reaches the whole process group; the parent decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     while True:
@@ -108,23 +114,40 @@ def measure_and_store(cell: Cell, data_name: str, store: CellStore, threads: int
     """Measures a cell and writes its result.
 
     Args:
-        cell: what to measure.
-        data_name: what `--data` got.
+        cell: the cell.
+        data_name: the value of `--data`.
         store: where the result goes.
-        threads: what the process was limited to, for the record.
+        threads: the limit of the process, for the record.
     """
     from cmimh_tf.command_line import load_data
-    from cmimh_tf.experiments import methods
-    from cmimh_tf.experiments.source import source_fingerprint
+    from cmimh_tf.experiments.measure import measure
 
     record = {"threads": threads, "source": source_fingerprint()}
     started = time.monotonic()
-    result = methods.measure(cell, load_data(data_name, cell.seed))
+    result = measure(cell, load_data(data_name, cell.seed))
     store.save(cell, {**result, "total_seconds": time.monotonic() - started, **record})
 
 
+@functools.cache
+def source_fingerprint(root: Path = Path(cmimh_tf.__file__).parent) -> str:
+    """A hash of the files that can change a result, so that a report can tell results of different code apart.
+
+    It is computed once per process, since later edits do not change the code that runs.
+
+    Args:
+        root: folder of the package.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        relative = path.relative_to(root)
+        if relative.parts[0] not in ("experiments", "reports") or path.name in _MEASURING_FILES:
+            digest.update(str(relative).encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 def _end_with(parent: int) -> None:
-    """Ends this process soon after its parent: a killed experiment leaves nothing running."""
+    """Ends this process soon after its parent, so that a killed experiment leaves nothing running."""
     while os.getppid() == parent:
         time.sleep(_PARENT_CHECK_SECONDS)
     os._exit(1)
@@ -132,7 +155,7 @@ def _end_with(parent: int) -> None:
 
 @contextlib.contextmanager
 def _thread_limit(threads: int | None) -> Iterator[None]:
-    """Sets the variables that libraries read when they are first imported, for a process started within."""
+    """Limits the threads of a process that is started inside the block: libraries read these variables on import."""
     if threads is None:
         yield
         return
@@ -150,7 +173,7 @@ def _thread_limit(threads: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _output_to(store: CellStore, cell: Cell) -> Iterator[None]:
-    """Sends what the process prints, C++ included, to the log of the cell."""
+    """Redirects all output of the process, that of C++ code included, to the log of the cell."""
     path = store.log_path(cell)
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = os.dup(1), os.dup(2)
@@ -167,7 +190,7 @@ def _output_to(store: CellStore, cell: Cell) -> Iterator[None]:
                 os.close(original)
 
 
-def _ending(exit_code: int | None) -> str:
+def _describe_exit(exit_code: int | None) -> str:
     if exit_code is not None and exit_code < 0:
         reason = "; out of memory?" if exit_code == -9 else ""
         return f"signal {-exit_code}{reason}"

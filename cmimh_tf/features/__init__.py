@@ -1,6 +1,6 @@
-"""Pictures and texts to vectors, as TensorFlow graph code.
+"""Features: vectors of pictures and texts, computed by TensorFlow graphs.
 
-The public names are loaded on first use: TensorFlow takes seconds to import, and names of features do not need it.
+The public names are imported on first use because importing TensorFlow takes seconds.
 """
 
 import importlib

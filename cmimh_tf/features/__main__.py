@@ -1,9 +1,13 @@
 """The command that computes features: `python -m cmimh_tf.features --data pairs.csv --out features`."""
 
 import argparse
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 from cmimh_tf import command_line
+from cmimh_tf.data.sources import check_exists, open_records
+from cmimh_tf.features.featurize import PAIRS_PER_SHARD, check_features, featurize
 from cmimh_tf.features.registry import DEFAULT_IMAGE_FEATURES, DEFAULT_TEXT_FEATURES
 
 _EPILOG = """\
@@ -15,13 +19,13 @@ examples:
 pictures: descriptor, efficientnet_lite0, alexnet_fc7:FILE, vgg19_fc7:FILE, hub:HANDLE
 texts:    tags:FILE, minilm, bert:HANDLE
 
-The folder gets TFRecord shards and pairs.json, which says what they are; an .npz is made of the same shards, which
-are in <out>.shards until then. A command that was killed goes on when it is given again: finished shards stay.
+The output folder contains TFRecord shards and pairs.json, which describes them. An .npz is made from the same shards,
+which are in <out>.shards until it is complete. If the command is killed, run it again: it keeps all finished shards.
 """
 
 
 def main() -> None:
-    """Parses the flags and runs."""
+    """Parses the flags and runs the command."""
     parser = argparse.ArgumentParser(
         prog="python -m cmimh_tf.features",
         description="Computes vectors of pictures and captions on Apache Beam, and writes TFRecords or an .npz.",
@@ -30,22 +34,38 @@ def main() -> None:
     )
     parser.add_argument("--data", required=True, metavar="PATH", help="pictures and captions: .csv, .jsonl, a folder")
     parser.add_argument(
-        "--out", required=True, type=Path, metavar="PATH", help="a folder for TFRecord shards, or an .npz to write"
+        "--out", required=True, type=Path, metavar="PATH", help="a folder for TFRecord shards, or an .npz file"
     )
     parser.add_argument("--image-features", default=DEFAULT_IMAGE_FEATURES, metavar="NAME", help="default: %(default)s")
     parser.add_argument("--text-features", default=DEFAULT_TEXT_FEATURES, metavar="NAME", help="default: %(default)s")
     parser.add_argument(
-        "--pairs-per-shard", type=int, default=512, metavar="N", help="about so many in a shard (default: %(default)s)"
+        "--pairs-per-shard",
+        type=int,
+        default=PAIRS_PER_SHARD,
+        metavar="N",
+        help="approximate size of a shard (default: %(default)s)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="remove shards of other data or features in --out")
-    command_line.run(_run, parser.parse_args(), resumes=True)
+    parser.add_argument("--overwrite", action="store_true", help="remove shards of other data or features from --out")
+    arguments = parser.parse_args()
+    # Before `run` imports TensorFlow, which takes seconds.
+    try:
+        _check(arguments)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    command_line.run(_run, arguments, resumes=True)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    check_exists(arguments.data)
+    if arguments.pairs_per_shard < 1:
+        raise ValueError(f"`pairs_per_shard` must be at least 1. Received: {arguments.pairs_per_shard}.")
+    # A missing package is no error yet: the data may have vectors.
+    with suppress(ImportError):
+        check_features(arguments.image_features, arguments.text_features)
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    # Late: TensorFlow takes seconds to import, and `--help` should not.
-    from cmimh_tf.data.records import open_records
-    from cmimh_tf.features.featurize import featurize
-
     count = featurize(
         open_records(arguments.data),
         arguments.out,

@@ -1,16 +1,15 @@
 """A picture as a vector without learned weights: histograms of edge directions and of colours.
 
-Edges (after Dalal and Triggs, "Histograms of oriented gradients for human detection", CVPR 2005): at each
-pixel the length of the strongest channel's gradient is shared between the two nearest of 12 directions, where
-opposite directions are one; averaged over the cells of a 4x4, a 2x2 and a 1x1 grid. Colours: each pixel is
-shared between the nearest of 4x4x4 points of the RGB cube; averaged over a 2x2 and a 1x1 grid. Each grid
-makes one block h, and the blocks stand in this order, each as
+Edges (after Dalal and Triggs, "Histograms of oriented gradients for human detection", CVPR 2005): at each pixel, the
+gradient magnitude of the strongest channel is distributed over the two nearest of 12 directions, where opposite
+directions are equal, and averaged over the cells of a 4x4, a 2x2 and a 1x1 grid. Colours: each pixel is distributed
+over the nearest of 4x4x4 points of the RGB cube, and averaged over a 2x2 and a 1x1 grid. Each grid gives one block h.
+The blocks are concatenated in this order, each as
 
     sqrt(h / (sum(h) + epsilon))
 
-so that an inner product of two blocks is the Bhattacharyya coefficient of their histograms (Arandjelovic and
-Zisserman, "Three things everyone should know to improve object retrieval", CVPR 2012), and a linear method
-works on it.
+The inner product of two such blocks is the Bhattacharyya coefficient of their histograms (Arandjelovic and Zisserman,
+"Three things everyone should know to improve object retrieval", CVPR 2012), so linear methods work well on them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _NUM_DIRECTIONS = 12
 _EDGE_GRIDS = (4, 2, 1)
 _NUM_LEVELS = 4
 _COLOUR_GRIDS = (2, 1)
-# A picture whose mean gradient has this length (of values from 0 to 1) counts half: faint noise is no edge.
+# Halves the edges of a picture with this mean gradient magnitude (of values from 0 to 1): faint noise is not an edge.
 _EDGE_EPSILON = 1e-3
 
 DESCRIPTOR_DIM = _NUM_DIRECTIONS * sum(grid**2 for grid in _EDGE_GRIDS) + _NUM_LEVELS**3 * sum(
@@ -34,15 +33,14 @@ DESCRIPTOR_DIM = _NUM_DIRECTIONS * sum(grid**2 for grid in _EDGE_GRIDS) + _NUM_L
 
 
 def describe_pictures(pictures: Any) -> tf.Tensor:
-    """Descriptors of pictures of any size, in graph or eager mode. They are resized, not cropped, to 64x64
-    first.
+    """Descriptors of pictures of any size, in graph or eager mode. Pictures are first resized, not cropped, to 64x64.
 
     Args:
         pictures: [B, H, W, 3] RGB: integers from 0 to 255, or floats from 0 to 1 (values beyond are clipped).
 
     Returns:
-        float32 [B, DESCRIPTOR_DIM], values from 0 to 1; no row is all zero. The colour blocks have length 1,
-        the edge blocks at most 1 and 0 for a picture of one colour.
+        float32 [B, DESCRIPTOR_DIM], values from 0 to 1; no row is all zero. Colour blocks have length 1. Edge blocks
+        have length at most 1, and 0 for a picture of one colour.
 
     Raises:
         TypeError: if the values are neither integers nor floats.
@@ -55,7 +53,7 @@ def describe_pictures(pictures: Any) -> tf.Tensor:
         raise ValueError(f"`pictures` must have shape [B, H, W, 3]. Received: pictures.shape={pictures.shape}.")
     scale = 255.0 if pictures.dtype.is_integer else 1.0
     values = tf.clip_by_value(tf.cast(pictures, tf.float32) / scale, 0.0, 1.0)
-    # Smoothing before shrinking makes the descriptor nearly the same at every size of a picture.
+    # With antialiasing, the descriptor hardly depends on the size of a picture.
     values = tf.image.resize(values, [PICTURE_SIZE, PICTURE_SIZE], antialias=True)
     blocks = [_root_block(cells, _EDGE_EPSILON) for cells in _edge_histograms(values)]
     blocks += [_root_block(cells, 0.0) for cells in _colour_histograms(values)]
@@ -70,7 +68,7 @@ def _edge_histograms(values: tf.Tensor) -> list[tf.Tensor]:
     strongest = tf.one_hot(tf.argmax(squares, axis=-1), 3)
     across, down = tf.reduce_sum(across * strongest, axis=-1), tf.reduce_sum(down * strongest, axis=-1)
     length = tf.sqrt(tf.reduce_max(squares, axis=-1, keepdims=True))
-    # In units of the distance between two directions; floormod folds opposite ones together.
+    # In units of the distance between two directions; floormod makes opposite directions equal.
     angle = tf.math.floormod(tf.atan2(down, across), math.pi) * (_NUM_DIRECTIONS / math.pi)
     offset = tf.abs(angle[..., tf.newaxis] - tf.range(_NUM_DIRECTIONS, dtype=tf.float32))
     share = tf.nn.relu(1.0 - tf.minimum(offset, _NUM_DIRECTIONS - offset))
@@ -94,14 +92,14 @@ def _colour_histograms(values: tf.Tensor) -> list[tf.Tensor]:
 
 
 def _split_into_cells(values: tf.Tensor, grid: int) -> tf.Tensor:
-    """[B, S, S, K] as [B, grid, grid, P, K], the P pixels of each cell of a grid together."""
+    """[B, S, S, K] as [B, grid, grid, P, K], with the P pixels of each cell together."""
     size, channels = values.shape[1] // grid, values.shape[3]
     rows = tf.reshape(values, [-1, grid, size, grid, size, channels])
     return tf.reshape(tf.transpose(rows, [0, 1, 3, 2, 4, 5]), [-1, grid, grid, size * size, channels])
 
 
 def _mean_over_grids(finest: tf.Tensor, grids: tuple[int, ...]) -> list[tf.Tensor]:
-    """[B, grid, grid, K] for each grid, as means over the cells of the grid before, which is finer."""
+    """[B, grid, grid, K] for each grid: means over the cells of the next finer grid."""
     blocks = [finest]
     for coarser in grids[1:]:
         step = blocks[-1].shape[1] // coarser
@@ -112,6 +110,6 @@ def _mean_over_grids(finest: tf.Tensor, grids: tuple[int, ...]) -> list[tf.Tenso
 def _root_block(cells: tf.Tensor, epsilon: float) -> tf.Tensor:
     """sqrt(h / (sum(h) + epsilon)) of [B, grid, grid, K] as [B, grid * grid * K]."""
     block = tf.reshape(cells, [-1, math.prod(cells.shape[1:])])
-    # `epsilon` is for the mean over the cells, so that every grid treats a faint picture alike.
+    # `epsilon` refers to the mean over the cells, so that all grids treat a faint picture alike.
     total = tf.reduce_sum(block, axis=-1, keepdims=True) + epsilon * cells.shape[1] ** 2
     return tf.sqrt(tf.math.divide_no_nan(block, total))

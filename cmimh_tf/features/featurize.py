@@ -1,29 +1,53 @@
-"""From a source of pictures and captions to vectors, by Beam: shards of tf.Examples, or one .npz made of such shards.
+"""Computes the vectors of all pairs of a source: shards of tf.Examples, or an .npz made from such shards.
 
-Shards are there in full or not at all, and those that are there are not computed again. No step holds more than some
-batches of pairs in memory, besides their ids.
+A shard appears under its name only when it is complete, and existing shards are not computed again. Only a few batches
+of pairs are in memory at a time, and the ids of all pairs.
 """
 
 from __future__ import annotations
 
-import shutil
+import itertools
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cmimh_tf.data.readers.official_splits import split_marks
-from cmimh_tf.data.records import DataError, PairReader, RecordIndex, open_records
-from cmimh_tf.data.vector_file import write_vectors
-from cmimh_tf.features.beam_run import run_on_beam
-from cmimh_tf.features.progress import PairProgress
+from cmimh_tf.data.npz import records_to_npz
+from cmimh_tf.data.pairs import DataError
+from cmimh_tf.data.readers.tfrecord import make_example
+from cmimh_tf.data.records import PairReader, PairRecord, RecordIndex
+from cmimh_tf.data.sources import open_records
+from cmimh_tf.features.beam_run import WorkerReports, run_on_beam
+from cmimh_tf.features.compute import compute_vectors
 from cmimh_tf.features.registry import image_features_version, text_features_version
-from cmimh_tf.features.shard_folder import ShardFolder
-from cmimh_tf.features.shard_plan import Portion, plan_shards
-from cmimh_tf.features.shard_writer import ShardWriter, vector_widths
-from cmimh_tf.features.worker_notes import WorkerNotes
+from cmimh_tf.features.shards import Portion, Shard, ShardFolder, plan_shards
+from cmimh_tf.files import atomic_path, remove_folder
+from cmimh_tf.progress import ProgressBar
 
 PAIRS_PER_SHARD = 512
 FROM_THE_DATA = "vectors of the data"
+# Pairs in memory at a time: several batches, so that decoding can run ahead of the network.
+_PAIRS_AT_ONCE = 128
+
+
+def check_features(image_features: str, text_features: str) -> None:
+    """Checks names of features without computing anything. Does not import TensorFlow.
+
+    Raises:
+        ValueError: if a name is unknown, or the features have to be fitted.
+        FileNotFoundError: if a name refers to a missing file.
+        ImportError: if the package with the weights is not installed.
+    """
+    if text_features == "bag_of_words":
+        raise ValueError(
+            "`text_features` must not be bag_of_words here: its words come from the training pairs, and this command "
+            "does not split the data. `pipeline/run_local.py` fits it. Received: 'bag_of_words'."
+        )
+    if image_features:
+        image_features_version(image_features)
+    if text_features:
+        text_features_version(text_features)
 
 
 def featurize(
@@ -35,33 +59,29 @@ def featurize(
     pairs_per_shard: int = PAIRS_PER_SHARD,
     overwrite: bool = False,
 ) -> int:
-    """Writes the vectors of all pairs, with ids, labels, captions and official splits where there are some.
+    """Writes the vectors of all pairs, with ids, and with labels, captions and official splits if there are any.
 
-    Vectors that the source has already are taken as they are.
+    Vectors that the source already has are copied.
 
     Args:
-        reader: of `open_records`.
+        reader: the source, from `open_records`.
         out: a folder for shards and pairs.json; or an .npz, whose shards are in `<out>.shards` until it is complete.
-        image_features, text_features: names of `cmimh_tf.features.registry`.
-        pairs_per_shard: about so many; what a killed run loses at most.
-        overwrite: remove shards of other data or features that are in the folder.
+        image_features, text_features: names from `cmimh_tf.features.registry`.
+        pairs_per_shard: approximate size of a shard. A killed run loses at most one shard.
+        overwrite: remove shards of other data or features from the folder.
 
     Returns:
         The number of pairs.
 
     Raises:
-        DataError: naming the record that is wrong.
-        ValueError: for features that are fitted, or a folder that holds something else.
+        DataError: naming the record with an error.
+        ValueError: if the features have to be fitted, or the folder holds something else.
     """
     index = reader.index()
-    widths = vector_widths(next(iter(reader)))
+    widths = next(iter(reader)).widths()
     image_features = "" if "image" in widths else image_features
     text_features = "" if "text" in widths else text_features
-    if text_features == "bag_of_words":
-        raise ValueError(
-            "`text_features` must not be fitted here, where no training pairs are known: `pipeline/run_local.py` fits "
-            "bag_of_words. Received: 'bag_of_words'."
-        )
+    check_features(image_features, text_features)
     portions = plan_shards(index, pairs_per_shard)
     identity = {
         "data": reader.fingerprint(),
@@ -73,40 +93,111 @@ def featurize(
     folder = ShardFolder(out.with_name(f"{out.name}.shards") if to_npz else out)
     with folder.claimed(identity, overwrite=overwrite or to_npz):
         writer = ShardWriter(reader, folder.path, image_features, text_features, widths)
-        _compute(writer, folder, portions)
-        folder.complete(identity, _facts(folder, index, portions, identity))
+        _write_shards(writer, folder, portions)
+        folder.complete(identity, _describe(folder, index, portions, identity))
     if to_npz:
-        write_vectors(open_records(str(folder.path)), out)
-        shutil.rmtree(folder.path)
+        records_to_npz(open_records(str(folder.path)), out)
+        remove_folder(folder.path)
     return int(index.is_used().sum())
 
 
-def _compute(writer: ShardWriter, folder: ShardFolder, portions: list[Portion]) -> None:
+@dataclass(frozen=True)
+class ShardWriter:
+    """Reads a portion of the source, computes vectors and writes shards. Small and picklable: it holds no data.
+
+    Args:
+        reader: the source.
+        folder: the folder of the shards.
+        image_features, text_features: names from `cmimh_tf.features.registry`; "" if the source has vectors.
+        widths: widths of `image`, `text` and `labels`, as far as the source has them.
+    """
+
+    reader: PairReader
+    folder: Path
+    image_features: str
+    text_features: str
+    widths: Mapping[str, int]
+
+    def write(self, portion: Portion) -> None:
+        """Writes the missing shards of a portion.
+
+        Raises:
+            DataError: naming the record with an error.
+        """
+        reports = WorkerReports(self.folder)
+        with reports.record_error():
+            records = portion.read(self.reader)
+            for shard in portion.shards:
+                pairs = itertools.islice(records, shard.num_pairs)
+                if (self.folder / shard.name).exists():
+                    # The rows of a block can only be reached by reading the rows before them.
+                    for _ in pairs:
+                        pass
+                else:
+                    self._write_shard(shard, pairs, reports)
+
+    def _write_shard(
+        self, shard: Shard, pairs: Iterator[tuple[PairRecord, str | None]], reports: WorkerReports
+    ) -> None:
+        import tensorflow as tf
+
+        written = 0
+        with atomic_path(self.folder / shard.name) as temporary, tf.io.TFRecordWriter(str(temporary)) as file:
+            while some := list(itertools.islice(pairs, _PAIRS_AT_ONCE)):
+                for serialized in self._examples(some):
+                    file.write(serialized)
+                written += len(some)
+                reports.add(len(some))
+            if written != shard.num_pairs:
+                raise DataError(
+                    f"{self.reader.name}: the data must not change while they are read. Received: {written} pairs "
+                    f"instead of {shard.num_pairs}."
+                )
+
+    def _examples(self, pairs: list[tuple[PairRecord, str | None]]) -> Iterator[bytes]:
+        rows = []
+        for record, mark in pairs:
+            if record.widths() != self.widths:
+                rule = "must have vectors and labels of the same widths as the first record"
+                raise DataError(f"{record.place}: {rule}, {dict(self.widths)}. Received: {record.widths()}.")
+            rows.append({**record.features(), "id": record.id, **({} if mark is None else {"split": mark})})
+        vectors = compute_vectors(rows, self.image_features, self.text_features)
+        for number, row in enumerate(rows):
+            computed = {name: values[number] for name, values in vectors.items()}
+            features: dict[str, Any] = {**row, **computed}
+            # The vector replaces the picture, which is much larger.
+            features.pop("image_bytes", None)
+            yield make_example(features).SerializeToString(deterministic=True)
+
+
+def _write_shards(writer: ShardWriter, folder: ShardFolder, portions: list[Portion]) -> None:
     shards = [shard for portion in portions for shard in portion.shards]
-    progress = PairProgress(sum(shard.num_pairs for shard in shards))
-    progress.skip(sum(shard.num_pairs for shard in shards if folder.has(shard)))
     unfinished = folder.unfinished(portions)
     if not unfinished:
         return
-    notes = WorkerNotes(folder.path)
+    total = sum(shard.num_pairs for shard in shards)
+    done = sum(shard.num_pairs for shard in shards if folder.has(shard))
+    reports = WorkerReports(folder.path)
+    reports.clear()
     try:
-        with notes.shown_by(progress):
+        with ProgressBar(total, "features", "pairs", initial=done) as bar, reports.update(bar):
             run_on_beam(writer.write, unfinished)
     except Exception as error:
-        if sentence := notes.error():
-            raise DataError(sentence) from error
+        if message := reports.error():
+            raise DataError(message) from error
         raise
+    reports.clear()
 
 
-def _facts(
+def _describe(
     folder: ShardFolder, index: RecordIndex, portions: list[Portion], identity: dict[str, Any]
 ) -> dict[str, Any]:
-    """What pairs.json says of finished shards."""
+    """The content of pairs.json for complete shards."""
     shards = [shard for portion in portions for shard in portion.shards]
     first = open_records(str(folder.path / shards[0].name))
-    # `survey`, not `index`: a shard may hold only queries, or none, which is wrong in data but not in a part of them.
-    widths = vector_widths(next(first.read(*first.survey().blocks[0])))
-    marks = split_marks(index)
+    # `survey`, not `index`: one shard alone may hold only queries, or none, which `index` would reject.
+    widths = next(first.read(*first.survey().blocks[0])).widths()
+    marks = index.split_marks()
     return {
         "pairs": sum(shard.num_pairs for shard in shards),
         "shards": len(shards),

@@ -1,6 +1,6 @@
-"""Networks from TF-Hub: a remote handle, or a folder with a SavedModel.
+"""Networks from TF-Hub, by address or as a folder with a SavedModel.
 
-Pictures: any feature vector (https://www.tensorflow.org/hub/common_signatures/images), which takes float
+Pictures: any feature vector (https://www.tensorflow.org/hub/common_signatures/images) with float inputs
 [B, height, width, 3] from 0 to 1. Texts: any BERT with its preprocessing
 (https://www.tensorflow.org/hub/common_saved_model_apis/text).
 """
@@ -12,9 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from cmimh_tf.features.image_features import ImageFeatures
-from cmimh_tf.features.packages import import_optional
-from cmimh_tf.features.pictures import stretch
+from cmimh_tf.features.image_features import ImageFeatures, stretch
+from cmimh_tf.features.weights import import_optional
 
 _DEFAULT_SIZE = 224
 _SIGNATURES = ("serving_default", "image_feature_vector", "default")
@@ -22,10 +21,10 @@ _SENTENCE = "pooled_output"
 
 
 def load_handle(handle: str) -> Any:
-    """What a handle stands for. A remote one is downloaded by tensorflow-hub, into its cache; a folder is only read.
+    """Loads a SavedModel from an address or a folder. tensorflow-hub downloads an address into its cache.
 
     Raises:
-        ValueError: if it is neither an address nor a folder with a SavedModel.
+        ValueError: if `handle` is neither an address nor a folder with a SavedModel.
     """
     if handle.startswith(("https://", "http://", "gs://")):
         folder = import_optional("tensorflow-hub", "tensorflow_hub").resolve(handle)
@@ -38,13 +37,13 @@ def load_handle(handle: str) -> Any:
     except (RuntimeError, tf.errors.NotFoundError) as error:
         if "Op type not registered" not in str(error):
             raise
-        # BERT's preprocessing on TF-Hub is made of tensorflow-text's ops, which its import registers.
+        # BERT's preprocessing on TF-Hub uses ops that are registered when tensorflow-text is imported.
         import_optional("tensorflow-text", "tensorflow_text")
         return tf.saved_model.load(folder)
 
 
 def image_features(handle: str) -> ImageFeatures:
-    """Encoded pictures -> float32 [B, dim], stretched to the size that the network takes."""
+    """Encoded pictures -> float32 [B, dim], resized to the input size of the network."""
     network = HubVectors(handle)
 
     def prepare(picture: tf.Tensor) -> tf.Tensor:
@@ -57,7 +56,7 @@ class HubVectors(tf.Module):
     """Maps float [B, size, size, 3] from 0 to 1 to float32 [B, dim].
 
     Args:
-        handle: of a feature vector.
+        handle: address or folder of a feature vector.
     """
 
     def __init__(self, handle: str):
@@ -83,11 +82,11 @@ class HubVectors(tf.Module):
 
 
 class HubBert(tf.Module):
-    """Maps string [B] to float32 [B, dim], the encoder's vector for a whole text.
+    """Maps string [B] to float32 [B, dim], the pooled output of a BERT encoder.
 
     Args:
-        handle: of the encoder, a comma, and the preprocessing. TensorFlow's own English encoders can do without:
-            theirs is known.
+        handle: the encoder, a comma, and the preprocessing. The preprocessing is optional for TensorFlow's English
+            encoders, where it is known.
     """
 
     def __init__(self, handle: str):
@@ -104,7 +103,7 @@ class HubBert(tf.Module):
 
 def _picture_size(shape: tf.TensorShape) -> int:
     if shape.rank != 4 or shape[1] != shape[2]:
-        raise ValueError(f"`handle` must take square pictures, [B, size, size, 3]. Received: {shape}.")
+        raise ValueError(f"`handle` must have square inputs, [B, size, size, 3]. Received: {shape}.")
     return _DEFAULT_SIZE if shape[1] is None else int(shape[1])
 
 

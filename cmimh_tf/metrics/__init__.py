@@ -8,11 +8,14 @@ from cmimh_tf.metrics.code_statistics import (
     total_correlation_estimate,
 )
 from cmimh_tf.metrics.evaluation import CROSS_MODAL_TASKS, TASKS, CodedItems, evaluate_retrieval
-from cmimh_tf.metrics.mean_average_precision import mean_average_precision
-from cmimh_tf.metrics.neighbours import ranked_neighbours
-from cmimh_tf.metrics.precision_at_k import precision_at_k
-from cmimh_tf.metrics.precision_recall import PrecisionRecallCurve, precision_recall_curve
-from cmimh_tf.metrics.recall_one_at_k import recall_one_at_k
+from cmimh_tf.metrics.retrieval import (
+    PrecisionRecallCurve,
+    mean_average_precision,
+    precision_at_k,
+    precision_recall_curve,
+    ranked_neighbours,
+    recall_one_at_k,
+)
 
 __all__ = [
     "CROSS_MODAL_TASKS",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cmimh_tf.ops.hamming import check_codes, unpack_codes
+from cmimh_tf.codes import check_codes, unpack_codes
 
 _ROWS_PER_BLOCK = 1 << 16
 

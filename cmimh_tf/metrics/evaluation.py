@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from cmimh_tf.metrics.inputs import check_code_pair, check_cutoffs, check_labels, check_seed
-from cmimh_tf.metrics.mean_average_precision import mean_average_precision_of
-from cmimh_tf.metrics.precision_at_k import precision_at_k_of
-from cmimh_tf.metrics.precision_recall import precision_recall_curve_of
+from cmimh_tf.metrics.checks import check_code_pair, check_cutoffs, check_labels, check_seed
 from cmimh_tf.metrics.ranking import WHOLE_DATABASE, Ranking, rank_database
-from cmimh_tf.metrics.recall_one_at_k import recall_one_at_k
+from cmimh_tf.metrics.retrieval import (
+    mean_average_precision_of,
+    precision_at_k_of,
+    precision_recall_curve_of,
+    recall_one_at_k,
+)
 
 TASKS = ("image_to_text", "text_to_image", "image_to_image", "text_to_text")
 CROSS_MODAL_TASKS = TASKS[:2]
@@ -67,7 +69,7 @@ def evaluate_retrieval(
 
     Args:
         query: the queries, disjoint from the database.
-        database: what is searched.
+        database: the items to search.
         map_at: the k of mAP@k. A k beyond the database means all of it: the figure then equals `map`.
         precision_at: the k of the precision curve. Those beyond the database fall together in its size.
         recall_one_at: the k of RecallOne@k, which is searched among the pairs of `query` itself.
@@ -157,5 +159,5 @@ def _summarise(rankings: dict[str, Ranking], map_at: Sequence[int], precision_at
 
 
 def _nan_to_none(values: np.ndarray) -> list[float | None]:
-    """JSON knows no NaN."""
+    """NaN as None, since JSON has no NaN."""
     return [None if np.isnan(value) else float(value) for value in values]

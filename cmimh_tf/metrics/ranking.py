@@ -1,4 +1,4 @@
-"""Ranks a database by Hamming distance for each query, and counts what the measures need on the way.
+"""Ranks a database by Hamming distance for each query and collects the counts that the measures need.
 
 The protocol, the same for every measure of this package:
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from cmimh_tf.metrics.inputs import check_code_pair, check_cutoffs, check_labels, check_seed
+from cmimh_tf.metrics.checks import check_code_pair, check_cutoffs, check_labels, check_seed
 
 # A cutoff that is beyond the end of every database.
 WHOLE_DATABASE = sys.maxsize
@@ -102,7 +102,7 @@ def rank_database(
     retrieved = np.empty((num_queries, 8 * query_codes.shape[1] + 1), np.int64)
     relevant = np.empty_like(retrieved)
 
-    from cmimh_tf.metrics.ranking_kernel import rank_block
+    from cmimh_tf.metrics.kernels import rank_block
 
     def rank(rows: slice) -> None:
         outputs = average_precision[rows], hits[rows], retrieved[rows], relevant[rows]
@@ -126,7 +126,7 @@ def run_in_blocks(work: Callable[[slice], None], num_rows: int, num_threads: int
         num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     blocks = [slice(start, start + _QUERIES_PER_BLOCK) for start in range(0, num_rows, _QUERIES_PER_BLOCK)]
     with ThreadPoolExecutor(num_threads) as executor:
-        for _ in executor.map(work, blocks):  # Iterating raises what a block raised.
+        for _ in executor.map(work, blocks):  # Iterating raises the exceptions of the blocks.
             pass
 
 

@@ -1,1 +1,1 @@
-"""Plots and the HTML report. matplotlib is imported only here."""
+"""Plots and HTML pages. Apart from the tuner's and the experiments' plots, matplotlib is imported only here."""

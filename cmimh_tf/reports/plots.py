@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from cmimh_tf.codes import unpack_codes
 from cmimh_tf.metrics.evaluation import TASKS
-from cmimh_tf.ops.hamming import unpack_codes
-from cmimh_tf.reports.style import (
+from cmimh_tf.reports.plot_style import (
     FAINT,
     INK,
     MODALITY_COLOURS,
@@ -19,16 +19,13 @@ from cmimh_tf.reports.style import (
     dress,
     new_axes,
 )
+from cmimh_tf.terms import TERMS
 
+# Columns of a training's history, in the order of the panels.
 TERM_TITLES = {
-    "objective": "objective",
-    "reconstruction": "reconstruction",
-    "cross_reconstruction": "cross reconstruction",
-    "mutual_information": "mutual information (JS)",
-    "modality_gap": "modality gap (SKL)",
-    "total_correlation": "total correlation",
+    "loss": "loss",
+    **{term.name: term.title for term in TERMS},
     "discriminator": "discriminator loss",
-    "balance": "balance",
     "validation_score": "validation score",
 }
 _HISTOGRAM_BINS = 40
@@ -71,10 +68,10 @@ def precision_recall_plot(metrics: Mapping[str, Any]) -> Figure:
 
 
 def training_plot(history: Sequence[Mapping[str, float]]) -> Figure:
-    """One small plot for each term of the objective, over the epochs.
+    """One small plot per term of the objective, over the epochs.
 
     Args:
-        history: a row for each epoch, with "epoch" and the terms.
+        history: one row per epoch, with "epoch" and the terms.
     """
     terms = [name for name in TERM_TITLES if history and name in history[0]]
     num_rows = max(1, -(-len(terms) // _COLUMNS))
@@ -88,7 +85,7 @@ def training_plot(history: Sequence[Mapping[str, float]]) -> Figure:
 
 
 def probs_plot(probs: Mapping[str, np.ndarray]) -> Figure:
-    """How decided the bits are: a histogram of P(h = 1 | x) for each modality.
+    """How certain the bits are: a histogram of P(h = 1 | x) per modality.
 
     Args:
         probs: for "image" and "text" an array [rows, code_length].
@@ -123,7 +120,7 @@ def balance_plot(codes: Mapping[str, np.ndarray]) -> Figure:
 
 
 def correlation_plot(codes: Mapping[str, np.ndarray]) -> Figure:
-    """Correlation of every two bits, one matrix for each modality; off the diagonal, pale is best.
+    """Correlation of every two bits, one matrix per modality; off the diagonal, pale is best.
 
     Args:
         codes: for "image" and "text" uint8 [rows, code_length / 8].

@@ -1,1 +1,1 @@
-"""Training runs: data order, checkpoints, health checks, and the folder that a run leaves behind."""
+"""Training runs: data order, neighbourhoods, callbacks, health checks and the folder of a run."""

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cmimh_tf.data.paired import PairedData
+from cmimh_tf.data.pairs import PairedData
+from cmimh_tf.metrics.asymmetric import evaluate_asymmetric
 from cmimh_tf.metrics.code_statistics import (
     bit_balance,
     constant_bits,
@@ -14,25 +15,32 @@ from cmimh_tf.metrics.code_statistics import (
     total_correlation_estimate,
 )
 from cmimh_tf.metrics.evaluation import CodedItems, evaluate_retrieval
-from cmimh_tf.models.cmimh import CMIMH, MODALITIES
+from cmimh_tf.model import CMIMH, MODALITIES
 
 _STATISTICS_ROWS = 10_000
 
 
-def evaluate_model(model: CMIMH, query: PairedData, database: PairedData, *, seed: int = 0) -> dict[str, Any]:
+def evaluate_model(
+    model: CMIMH, query: PairedData, database: PairedData, *, seed: int = 0, rerank: str = "none"
+) -> dict[str, Any]:
     """Retrieval measures in four tasks, and statistics of the codes.
 
     Args:
         model: a trained model.
         query: the queries.
-        database: what is searched, disjoint from the queries.
+        database: the pairs to search, disjoint from the queries.
         seed: of the shuffle that breaks ties.
+        rerank: "asymmetric" also ranks by the logits of the queries; "none" by Hamming distance only.
 
     Returns:
-        JSON-ready; see `evaluate_retrieval`, with "code_statistics" of the database added.
+        JSON-ready; see `evaluate_retrieval`, with "code_statistics" of the database added, and with "asymmetric", the
+        result of `evaluate_asymmetric`, if that is asked for.
     """
-    coded_database = hash_pairs(model, database)
-    metrics = evaluate_retrieval(hash_pairs(model, query), coded_database, seed=seed)
+    coded_query, coded_database = hash_pairs(model, query), hash_pairs(model, database)
+    metrics = evaluate_retrieval(coded_query, coded_database, seed=seed)
+    if rerank == "asymmetric":
+        logits = {name: np.asarray(model.code_logits(name, getattr(query, name))) for name in MODALITIES}
+        metrics["asymmetric"] = evaluate_asymmetric(coded_query, logits, coded_database, seed=seed)
     metrics["code_length"] = model.config.code_length
     metrics["code_statistics"] = code_statistics(model, database, coded_database)
     return metrics
@@ -40,7 +48,8 @@ def evaluate_model(model: CMIMH, query: PairedData, database: PairedData, *, see
 
 def hash_pairs(model: CMIMH, data: PairedData) -> CodedItems:
     """Both modalities of `data` as codes."""
-    return CodedItems(model.hash_images(data.image), model.hash_texts(data.text), data.labels)
+    labels = None if data.labels is None else np.asarray(data.labels)
+    return CodedItems(model.hash_images(data.image), model.hash_texts(data.text), labels)
 
 
 def code_statistics(model: CMIMH, data: PairedData, codes: CodedItems) -> dict[str, dict[str, float | None]]:

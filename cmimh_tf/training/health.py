@@ -1,4 +1,4 @@
-"""Detects codes that have collapsed or saturated, and says what to do about it."""
+"""Detects codes that have collapsed or saturated, and suggests a remedy."""
 
 import sys
 from typing import TextIO
@@ -6,13 +6,13 @@ from typing import TextIO
 import keras
 import numpy as np
 
-from cmimh_tf.models.cmimh import CMIMH
+from cmimh_tf.model import CMIMH
 
 _LOW_MUTUAL_INFORMATION = 0.02
 _FAIR_MUTUAL_INFORMATION = 0.5
 _UNDECIDED_WITHIN = 0.05
 _MUCH = 0.9
-# Healthy runs may look collapsed at first: the critic needs some hundred steps to learn anything.
+# Good runs can look collapsed at first: the critic needs a few hundred steps to learn anything.
 _EPOCHS_OF_GRACE = 10
 
 
@@ -22,7 +22,7 @@ def diagnose(
     mutual_information: float | None,
     logit_limit: float | None,
 ) -> list[str]:
-    """What is wrong with a batch of code probabilities, each with its cure.
+    """Problems of a batch of code probabilities, each with a remedy.
 
     Args:
         image_probs: [rows, code_length] array.
@@ -31,7 +31,7 @@ def diagnose(
         logit_limit: the clip of the logits, None when there is none.
 
     Returns:
-        One sentence for each problem; empty when all is well.
+        One sentence per problem; empty if there is none.
     """
     problems = []
     if mutual_information is not None and mutual_information < _LOW_MUTUAL_INFORMATION:
@@ -50,7 +50,7 @@ def diagnose(
                 "lower loss.modality_gap_weight and loss.independence_weight."
             )
         saturated = float(np.mean(distance >= ceiling - 0.5))
-        # Confident codes that also tell pairs apart are what is wanted.
+        # Saturated codes are fine as long as they distinguish the pairs.
         if saturated > _MUCH and (mutual_information is None or mutual_information < _FAIR_MUTUAL_INFORMATION):
             problems.append(
                 f"saturation: {saturated:.0%} of the {modality} probs are stuck at the clip. Lower "
@@ -68,7 +68,7 @@ def diagnose(
 
 
 class HealthCheck(keras.callbacks.Callback):
-    """Diagnoses a fixed sample of training pairs after each epoch, and says each kind of problem once.
+    """Checks a fixed sample of training pairs after each epoch, and prints each kind of problem once.
 
     Args:
         image: [rows, image_units] sample of the training images.
@@ -76,7 +76,7 @@ class HealthCheck(keras.callbacks.Callback):
         stream: where to write; None writes to standard output.
 
     Attributes:
-        problems: what was wrong after the last epoch.
+        problems: the problems after the last epoch.
     """
 
     def __init__(self, image: np.ndarray, text: np.ndarray, stream: TextIO | None = None):
@@ -84,7 +84,7 @@ class HealthCheck(keras.callbacks.Callback):
         self.sample = {"image": image.astype(np.float32), "text": text.astype(np.float32)}
         self.stream = stream if stream is not None else sys.stdout
         self.problems: list[str] = []
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         model: CMIMH = self.model
@@ -99,6 +99,6 @@ class HealthCheck(keras.callbacks.Callback):
             return
         for problem in self.problems:
             kind = problem.partition(":")[0]
-            if kind not in self.told:
-                self.told.add(kind)
+            if kind not in self.reported:
+                self.reported.add(kind)
                 self.stream.write(f"warning after epoch {epoch + 1}: {problem}\n")

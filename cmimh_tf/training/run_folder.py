@@ -1,4 +1,4 @@
-"""The folder that a training run leaves behind, and what may be found in it.
+"""The folder of a training run:
 
 config.json     the resolved configuration, the data it was trained on, and the split
 model.keras     the trained model, written last
@@ -6,21 +6,27 @@ metrics.json    the measures on query and database
 history.csv     every term after every epoch
 checkpoints/    to resume from, and training.json, which says what they belong to
 tensorboard/    the same curves for TensorBoard
+vectors/        the vectors of shards that are too large for memory, until the run is complete
 """
+
+from __future__ import annotations
 
 import csv
 import io
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cmimh_tf.atomic import write_json, write_text
-from cmimh_tf.locked_folder import locked_folder
-from cmimh_tf.models.cmimh import CMIMH
+from cmimh_tf.files import atomic_path, locked_folder, remove_folder, write_json, write_text
+
+if TYPE_CHECKING:
+    from cmimh_tf.model import CMIMH
+
+# Columns of history.csv as version 0.1 wrote them.
+_RENAMED_COLUMNS = {"objective": "loss", "total_correlation": "independence"}
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,14 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def neighbourhood(self) -> Path:
+        return self.path / "checkpoints" / "neighbourhood"
+
+    @property
+    def vectors(self) -> Path:
+        return self.path / "vectors"
+
+    @property
     def tensorboard(self) -> Path:
         return self.path / "tensorboard"
 
@@ -77,20 +91,15 @@ class RunFolder:
             yield
 
     def clear(self) -> None:
-        """Deletes what a run leaves, and nothing else; config.json last, so that no rest passes for another run."""
+        """Deletes the files of a run and nothing else; config.json last, so that no rest is taken for another run."""
         for file in (self.model, self.metrics, self.history):
             file.unlink(missing_ok=True)
         for folder in (self.checkpoints, self.tensorboard):
-            if folder.exists():
-                # A kill in the middle must not leave half of the checkpoints.
-                doomed = folder.with_name(f".deleted-{folder.name}")
-                shutil.rmtree(doomed, ignore_errors=True)
-                folder.rename(doomed)
-                shutil.rmtree(doomed)
+            remove_folder(folder)
         self.config.unlink(missing_ok=True)
 
     def claim(self, description: dict[str, Any]) -> None:
-        """Makes the folder this run's, or checks that it already is.
+        """Reserves the folder for this run, or checks that it belongs to it.
 
         Args:
             description: configuration, data and split, JSON-ready.
@@ -106,7 +115,7 @@ class RunFolder:
         self._claim(self.config, description)
 
     def claim_checkpoints(self, description: dict[str, Any]) -> None:
-        """Makes the checkpoints this training's, or checks that they already are.
+        """Reserves the checkpoints for this training, or checks that they belong to it.
 
         Args:
             description: configuration and training pairs, JSON-ready.
@@ -140,24 +149,21 @@ class RunFolder:
         return description["split"]["queries"]
 
     def save_model(self, model: CMIMH) -> None:
-        """Writes model.keras under another name first, then renames it."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        temporary = self.path / "new.model.keras"
-        # A copy that was never compiled: optimiser states belong to the checkpoints.
-        copy = CMIMH.from_config(model.get_config())
+        """Writes model.keras atomically, without optimizer states: these belong to the checkpoints."""
+        copy = type(model).from_config(model.get_config())
         copy.set_weights(model.get_weights())
-        try:
+        with atomic_path(self.model, suffix=".keras") as temporary:
             copy.save(temporary)
-            temporary.replace(self.model)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def read_history(self, epochs: int) -> list[dict[str, float]]:
         """The rows of the first `epochs` epochs."""
         if not self.history.exists():
             return []
-        rows = csv.DictReader(io.StringIO(self.history.read_text(encoding="utf-8")))
-        return [{name: float(value) for name, value in row.items()} for row in rows][:epochs]
+        rows: list[dict[str, float]] = []
+        for row in csv.DictReader(io.StringIO(self.history.read_text(encoding="utf-8"))):
+            values = {_RENAMED_COLUMNS.get(name, name): float(value) for name, value in row.items()}
+            rows.append({**values, "epoch": int(row["epoch"])})
+        return rows[:epochs]
 
     def write_history(self, rows: list[dict[str, float]]) -> None:
         """Replaces history.csv."""
@@ -168,6 +174,20 @@ class RunFolder:
         write_text(self.history, text.getvalue())
 
 
+def model_file(path: str | Path) -> Path:
+    """The model file of a run folder, or `path` itself if it is a `.keras` file. Imports no TensorFlow.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    file = Path(path) / "model.keras" if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"`model` must be the folder of a finished run (with model.keras) or a .keras file. Received: {path}."
+        )
+    return file
+
+
 def load_model(path: str | Path) -> CMIMH:
     """The trained model of a run folder, or of a `.keras` file.
 
@@ -175,15 +195,13 @@ def load_model(path: str | Path) -> CMIMH:
         FileNotFoundError: if there is none.
         ValueError: if the file is not a CMIMH model.
     """
+    file = model_file(path)
     import keras
 
-    file = Path(path) / "model.keras" if Path(path).is_dir() else Path(path)
-    if not file.is_file():
-        raise FileNotFoundError(
-            f"`model` must be a folder with a finished run (model.keras) or a .keras file. Received: {path}."
-        )
+    from cmimh_tf.model import CMIMH
+
     try:
-        model = keras.models.load_model(file, compile=False)
+        model = keras.saving.load_model(file, compile=False)
     except Exception as error:
         raise ValueError(f"{file} cannot be read as a model: {error}") from error
     if not isinstance(model, CMIMH):

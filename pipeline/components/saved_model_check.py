@@ -1,9 +1,5 @@
-"""SavedModelCheck: the exported model in a fresh process must give the codes of the trained one, bit for bit."""
+"""SavedModelCheck: the exported model, in a fresh process, must return the codes of the trained model, bit for bit."""
 
-import os
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +10,26 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types.standard_artifacts import Examples, InfraBlessing, Model, ModelRun, TransformGraph
 from tfx.utils import path_utils
 
-from cmimh_tf.atomic import write_json, write_text
-from cmimh_tf.ops.hamming import unpack_codes
+from cmimh_tf.codes import unpack_codes
+from cmimh_tf.data.readers.tfrecord import make_example
+from cmimh_tf.files import write_json, write_text
 from cmimh_tf.training.run_folder import load_model
-from pipeline import saved_model_calls
-from pipeline.components.pair_example_gen import make_example
-from pipeline.examples import load_transformed, read_raw_rows, split_files
-from pipeline.features import CAPTION, CAPTION_FEATURES, IMAGE, IMAGE_BYTES, IMAGE_FEATURES, QUERY, TEXT
-from pipeline.saved_model_hashing import input_of
+from pipeline.examples import (
+    CAPTION,
+    CAPTION_FEATURES,
+    IMAGE,
+    IMAGE_BYTES,
+    IMAGE_FEATURES,
+    QUERY,
+    TEXT,
+    load_transformed,
+    read_raw_rows,
+    split_files,
+)
+from pipeline.exported_model import call_signatures, input_of
 
 NUM_ROWS = 32
-# Kernels for other batch sizes round differently: a bit may only differ where it hangs in the balance.
+# Kernels for other batch sizes round differently, so a bit may differ if its probability is this close to 0.5.
 _UNDECIDED = 1e-5
 
 
@@ -37,15 +42,15 @@ def SavedModelCheck(
     model_run: InputArtifact[ModelRun],
     blessing: OutputArtifact[InfraBlessing],
 ) -> None:
-    """Calls every signature with real queries and compares.
+    """Calls every signature with real queries and compares the codes.
 
     Args:
         examples: raw pairs.
-        transformed_examples: the same pairs as the training saw them.
+        transformed_examples: the same pairs after Transform.
         transform_graph: the fitted preprocessing.
         model: the exported model.
         model_run: the trained model, before export.
-        blessing: what Pusher looks at.
+        blessing: read by Pusher.
     """
     spec = tft.TFTransformOutput(transform_graph.uri).transformed_feature_spec()
     pairs = load_transformed(split_files(transformed_examples.uri, QUERY), spec)
@@ -68,7 +73,7 @@ def SavedModelCheck(
 
 
 def request_batches(raw: list[dict[str, Any]], image: np.ndarray, text: np.ndarray) -> dict[str, np.ndarray]:
-    """A batch for each input that a signature may have; strings as hexadecimal digits.
+    """A batch for each input that a signature may have; byte strings as hexadecimal digits.
 
     Args:
         raw: the pairs before Transform.
@@ -86,7 +91,7 @@ def request_batches(raw: list[dict[str, Any]], image: np.ndarray, text: np.ndarr
         else:
             batches[name] = _hexadecimal([_encoded(row[name]) for row in raw])
     for name, made in ((IMAGE, IMAGE_FEATURES), (TEXT, CAPTION_FEATURES)):
-        # Vectors for the same pictures and captions: what their network made of them.
+        # The vectors that a network computed from the same pictures and captions.
         if made in raw[0]:
             batches[name] = np.stack([row[made] for row in raw])
         batches[f"{name}_float_bytes"] = _hexadecimal([row.astype("<f4").tobytes() for row in batches[name]])
@@ -95,34 +100,15 @@ def request_batches(raw: list[dict[str, Any]], image: np.ndarray, text: np.ndarr
     return batches
 
 
-def call_signatures(directory: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The answers of all signatures, from a fresh process.
-
-    Raises:
-        RuntimeError: if it fails, with the end of what it said.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        paths = os.path.join(folder, "inputs.npz"), os.path.join(folder, "outputs.npz")
-        np.savez(paths[0], **inputs)
-        command = [sys.executable, str(saved_model_calls.__file__), directory, *paths]
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-        run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-        if run.returncode != 0:
-            last = "\n".join(run.stderr.strip().splitlines()[-3:])
-            raise RuntimeError(f"the exported model cannot be called: {last}")
-        with np.load(paths[1], allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-
-
 def compare(answers: dict[str, np.ndarray], expected: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:
-    """What differs from the trained model.
+    """Compares the codes with those of the trained model.
 
     Args:
         answers: by "<signature>/<output>".
         expected: for "image" and "text" probs [rows, L] and bits [rows, L].
 
     Returns:
-        A sentence for each signature that answered otherwise.
+        A sentence for each signature whose codes differ.
     """
     both = tuple(np.concatenate(arrays) for arrays in zip(expected["image"], expected["text"], strict=True))
     problems = []
@@ -137,8 +123,8 @@ def compare(answers: dict[str, np.ndarray], expected: dict[str, tuple[np.ndarray
         if differing.any():
             row = int(np.argmax(differing.any(axis=1)))
             problems.append(
-                f"{signature} must give the trained model's codes. Received: {int(differing.sum())} other bits, the "
-                f"first in row {row}."
+                f"{signature} must return the trained model's codes. Received: {int(differing.sum())} different bits, "
+                f"the first in row {row}."
             )
     return problems
 

@@ -1,4 +1,4 @@
-"""Requests that arrive together run together: one batch of rows, one run of the model, the results handed back."""
+"""Joins the rows of concurrent requests to batches: one run of the model for all of them."""
 
 from __future__ import annotations
 
@@ -11,47 +11,53 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from serving.server.errors import ServingError, from_exception
+from serving.errors import ServingError, from_exception
 from serving.server.servable import Column, Runner
 
-Outputs = Mapping[str, Column]
-Deliver = Callable[[Outputs | ServingError], None]
+_MAX_BALANCE_SECONDS = 0.005
 
-_LOOK_SECONDS = 0.05
-_BALANCE_SECONDS = 0.001
+
+@dataclass(eq=False, slots=True)
+class BatchOutputs:
+    """The outputs of a whole batch.
+
+    Attributes:
+        columns: by name, all with the same number of rows.
+        json_rows: the rows as JSON, once one of them was encoded: one pass over a batch is faster than one per request.
+    """
+
+    columns: Mapping[str, Column]
+    json_rows: list[bytes] | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Outputs:
+    """The outputs of one request: rows `start` to `stop` of its batch."""
+
+    batch: BatchOutputs
+    start: int
+    stop: int
+
+    def columns(self) -> dict[str, Column]:
+        """The columns of this request by name."""
+        return {name: column[self.start : self.stop] for name, column in self.batch.columns.items()}
 
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """One request, from its arrival to its result.
+    """The rows of one request, and the future of their outputs.
 
     Attributes:
-        inputs: by alias, all with `rows` rows.
-        rows: their number.
-        shapes: the shapes of one row; only tasks with equal ones can share a batch.
-        deliver: called once, in the event loop, with the outputs of these rows or a ServingError.
-        limit: seconds that it may take.
-        deadline: when they are over, by `time.monotonic`.
-        is_open: whether a result is still wanted.
+        inputs: columns by alias.
+        rows: the number of rows of each column.
+        shapes: the shapes of one row; only tasks with equal shapes share a batch.
+        outputs: cancelled if the client gave up.
     """
 
     inputs: Mapping[str, Column]
     rows: int
     shapes: tuple[object, ...]
-    deliver: Deliver
-    limit: float
-    deadline: float
-    is_open: bool = True
-
-    def cancel(self) -> None:
-        """Gives up; rows that have not left yet are not computed. Nothing is delivered."""
-        self.is_open = False
-
-    def finish(self, result: Outputs | ServingError) -> None:
-        """Delivers the result, unless one was delivered or nobody waits for it."""
-        if self.is_open:
-            self.is_open = False
-            self.deliver(result)
+    outputs: asyncio.Future[Outputs]
 
 
 @dataclass(eq=False)
@@ -63,20 +69,20 @@ class _Queue:
 
 
 class Batcher:
-    """Gathers rows by signature. All methods belong to the event loop; only the model runs in threads.
+    """Collects rows by signature. All methods run in the event loop; only the model runs in threads.
 
-    A batch leaves when a thread is free and it is full, or its first row has waited for `timeout`. While all threads
-    are busy rows gather anyway, so that under load a timeout of 0 makes large batches too. It would make them
-    uneven: clients whose answers went out together come back one after the other, and the first of them would find
-    a free thread and run alone. So a batch with less than half of the rows that were lately on their way waits for
-    more, for a millisecond at most; a lone client never waits.
+    A batch starts when a thread is free and either the batch is full or its first row has waited for `timeout`. While
+    all threads are busy rows collect anyway, so a timeout of 0 makes large batches under load, too. It would make them
+    uneven: clients that were answered together return one after the other, and the first would find a free thread and
+    run alone. So a batch with less than half of the rows that were recently under way waits for more, for at most a
+    millisecond. A single client never waits.
 
     Args:
-        max_batch_size: rows that are joined; a request with more runs alone.
+        max_batch_size: maximum number of rows that are joined; a request with more rows runs alone.
         timeout: seconds.
-        max_enqueued_rows: of all queues together.
-        num_threads: batches that run at the same time.
-        observe: told the number of rows of every batch.
+        max_enqueued_rows: maximum number of waiting rows, all signatures together.
+        num_threads: number of batches that run at the same time.
+        observe: called with the number of rows of every batch.
     """
 
     def __init__(
@@ -92,25 +98,24 @@ class Batcher:
         self._max_enqueued_rows = max_enqueued_rows
         self._observe = observe
         self._queues: dict[Runner, _Queue] = {}
-        self._running: set[Task] = set()
-        self._enqueued_rows = self._running_rows = self._peak_rows = self._lately_rows = 0
+        self._enqueued_rows = self._running_rows = self._peak_rows = self._recent_rows = 0
         self._free_threads = num_threads
+        self._balance_seconds = 0.0
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="batch")
         self._loop = asyncio.get_running_loop()
-        self._look_timer: asyncio.Handle | None = None
 
-    def submit(self, runner: Runner, inputs: Mapping[str, Column], rows: int, limit: float, deliver: Deliver) -> Task:
-        """Queues the rows of one request.
+    async def run(self, runner: Runner, inputs: Mapping[str, Column], rows: int, limit: float) -> Outputs:
+        """Runs a signature on the rows of one request.
 
         Args:
             runner: the signature.
-            inputs: by alias.
-            rows: their number.
-            limit: seconds until DEADLINE_EXCEEDED is delivered instead.
-            deliver: takes the result.
+            inputs: columns by alias.
+            rows: the number of rows.
+            limit: seconds.
 
         Raises:
-            ServingError: RESOURCE_EXHAUSTED if too many rows wait already.
+            ServingError: RESOURCE_EXHAUSTED if too many rows are waiting, DEADLINE_EXCEEDED after `limit` seconds, or
+                the error of the model.
         """
         if self._enqueued_rows and self._enqueued_rows + rows > self._max_enqueued_rows:
             raise ServingError(
@@ -119,7 +124,7 @@ class Batcher:
                 f"queue capacity is {self._max_enqueued_rows} rows",
             )
         shapes = tuple([None if isinstance(value, list) else value.shape[1:] for value in inputs.values()])
-        task = Task(inputs, rows, shapes, deliver, limit, time.monotonic() + limit)
+        task = Task(inputs, rows, shapes, self._loop.create_future())
         queue = self._queues.get(runner)
         if queue is None:
             queue = self._queues[runner] = _Queue()
@@ -127,52 +132,53 @@ class Batcher:
         queue.rows += rows
         self._enqueued_rows += rows
         self._peak_rows = max(self._peak_rows, self._enqueued_rows + self._running_rows)
-        if self._look_timer is None:
-            self._look_timer = self._loop.call_later(_LOOK_SECONDS, self._look_for_late_tasks)
         if self._free_threads:
-            self._arrange(runner, queue)
-        return task
+            self._schedule(runner, queue)
+        timer = self._loop.call_later(limit, _expire, task.outputs, limit)
+        try:
+            return await task.outputs
+        finally:
+            timer.cancel()
 
     def close(self) -> None:
         """Waits for the running batches."""
         self._threads.shutdown()
 
-    def _arrange(self, runner: Runner, queue: _Queue) -> None:
-        """Makes sure that the queue's next batch will leave: at once if it is large enough, else after a time."""
+    def _schedule(self, runner: Runner, queue: _Queue) -> None:
+        """Starts the next batch of the queue: at once if it is large enough, otherwise after some time."""
         if queue.rows >= self._max_batch_size:
-            self._leave(runner, queue)
+            self._start(runner, queue)
         elif self._timeout:
             if queue.timer is None:
-                queue.timer = self._loop.call_later(self._timeout, self._leave, runner, queue)
-        elif 2 * queue.rows >= self._lately_rows:
+                queue.timer = self._loop.call_later(self._timeout, self._start, runner, queue)
+        elif 2 * queue.rows >= self._recent_rows:
             if not queue.is_leaving:
                 queue.is_leaving = True
-                # After the other requests that have arrived in this turn of the loop.
-                self._loop.call_soon(self._leave, runner, queue)
+                # After the other requests that arrived in this turn of the loop.
+                self._loop.call_soon(self._start, runner, queue)
         elif queue.timer is None:
-            queue.timer = self._loop.call_later(_BALANCE_SECONDS, self._leave, runner, queue)
+            queue.timer = self._loop.call_later(self._balance_seconds, self._start, runner, queue)
 
-    def _leave(self, runner: Runner, queue: _Queue) -> None:
+    def _start(self, runner: Runner, queue: _Queue) -> None:
         queue.is_leaving = False
         if queue.timer is not None:
             queue.timer.cancel()
             queue.timer = None
         if not self._free_threads:
             return
-        batch = self._next_batch(queue)
-        # This call may be a late one for a queue that has left, and the runner may have a new queue since.
+        batch = self._take_batch(queue)
+        # A late call may be for a queue that was emptied, while the runner has a new one.
         if not queue.tasks and self._queues.get(runner) is queue:
             del self._queues[runner]
         if batch:
             rows = sum([task.rows for task in batch])
-            self._running.update(batch)
             self._running_rows += rows
-            self._lately_rows, self._peak_rows = self._peak_rows, self._enqueued_rows + self._running_rows
+            self._recent_rows, self._peak_rows = self._peak_rows, self._enqueued_rows + self._running_rows
             self._free_threads -= 1
             self._observe(rows)
             self._threads.submit(self._run_batch, runner, batch)
 
-    def _next_batch(self, queue: _Queue) -> list[Task]:
+    def _take_batch(self, queue: _Queue) -> list[Task]:
         batch: list[Task] = []
         rows = 0
         while queue.tasks:
@@ -182,76 +188,93 @@ class Batcher:
             queue.tasks.popleft()
             queue.rows -= task.rows
             self._enqueued_rows -= task.rows
-            # Who has given up, by time-out or by hanging up, needs no answer.
-            if task.is_open:
+            # Requests that timed out, or whose client hung up, are not computed.
+            if not task.outputs.done():
                 batch.append(task)
                 rows += task.rows
         return batch
 
     def _run_batch(self, runner: Runner, batch: list[Task]) -> None:
-        """In a thread: runs the model and sends the results back to the loop."""
+        """In a thread: runs the model and passes the results to the loop."""
+        started = time.perf_counter()
         try:
             results = run_tasks(runner, batch)
         except BaseException as error:
             results = [from_exception(error)] * len(batch)
+        self._balance_seconds = min(_MAX_BALANCE_SECONDS, (time.perf_counter() - started) / 2)
         self._loop.call_soon_threadsafe(self._finish, batch, results)
 
     def _finish(self, batch: list[Task], results: Sequence[Outputs | ServingError]) -> None:
         self._free_threads += 1
-        self._running.difference_update(batch)
         self._running_rows -= sum([task.rows for task in batch])
-        # First the threads get work again, then the answers go out. The queue that was joined first is the first in
-        # the dictionary.
+        # First the threads get new work, then the answers are sent. The oldest queue comes first.
         for runner, queue in list(self._queues.items()):
             if not self._free_threads:
                 break
-            self._arrange(runner, queue)
+            self._schedule(runner, queue)
         for task, result in zip(batch, results, strict=True):
-            task.finish(result)
+            if task.outputs.done():
+                continue
+            if isinstance(result, ServingError):
+                task.outputs.set_exception(result)
+            else:
+                task.outputs.set_result(result)
 
-    def _look_for_late_tasks(self) -> None:
-        now = time.monotonic()
-        tasks = [*self._running, *(task for queue in self._queues.values() for task in queue.tasks)]
-        for task in tasks:
-            if task.deadline <= now:
-                task.finish(ServingError("DEADLINE_EXCEEDED", f"The request took longer than {task.limit:g} seconds."))
-        self._look_timer = self._loop.call_later(_LOOK_SECONDS, self._look_for_late_tasks) if tasks else None
+
+def _expire(outputs: asyncio.Future[Outputs], limit: float) -> None:
+    if not outputs.done():
+        error = ServingError("DEADLINE_EXCEEDED", f"The request took longer than {limit:g} seconds.")
+        outputs.set_exception(error)
 
 
 def run_tasks(runner: Runner, batch: list[Task]) -> list[Outputs | ServingError]:
-    """One run for all tasks. If it fails each runs alone, so that a wrong row hurts only the request that sent it."""
+    """Runs all tasks at once. If that fails each runs alone, so that a wrong row only fails its own request."""
     try:
-        outputs = runner.run(join_inputs(batch))
+        outputs = runner.run(_join([task.inputs for task in batch]))
     except Exception as error:
         if len(batch) == 1:
-            return [from_exception(error)]
+            return [_name_row(runner, batch[0].inputs, batch[0].rows, from_exception(error))]
         return [result for task in batch for result in run_tasks(runner, [task])]
     rows = sum([task.rows for task in batch])
     if any(value.ndim == 0 or len(value) != rows for value in outputs.values()):
-        if len(batch) == 1:
-            return [outputs]
-        return [result for task in batch for result in run_tasks(runner, [task])]
-    columns = {name: _as_column(value) for name, value in outputs.items()}
-    if len(batch) == 1:
-        return [columns]
+        if len(batch) > 1:
+            return [result for task in batch for result in run_tasks(runner, [task])]
+        return [ServingError("INTERNAL", "The model must return one output row per input row.")]
+    joined = BatchOutputs({name: _as_column(value) for name, value in outputs.items()})
     results: list[Outputs | ServingError] = []
     start = 0
     for task in batch:
-        end = start + task.rows
-        results.append({name: column[start:end] for name, column in columns.items()})
-        start = end
+        results.append(Outputs(joined, start, start + task.rows))
+        start += task.rows
     return results
+
+
+def _name_row(runner: Runner, inputs: Mapping[str, Column], rows: int, error: ServingError) -> ServingError:
+    """The error with the first wrong row, which is found by bisection, and the name of the input."""
+    if error.code != "INVALID_ARGUMENT" or " in row " in error.message:
+        return error
+    first, last = 0, rows
+    while last - first > 1:
+        middle = (first + last) // 2
+        try:
+            runner.run(_join([{name: column[first:middle] for name, column in inputs.items()}]))
+            first = middle
+        except Exception as half_error:
+            last, error = middle, from_exception(half_error)
+    names = [f"`{name}`" for name in inputs]
+    of_inputs = "" if any(name in error.message for name in names) else f" of {', '.join(names)}"
+    return ServingError(error.code, f"Row {first}{of_inputs}: {error.message}")
 
 
 def _as_column(value: np.ndarray) -> Column:
     return value.tolist() if value.dtype == object and value.ndim == 1 else value
 
 
-def join_inputs(batch: list[Task]) -> dict[str, np.ndarray]:
-    """The inputs of all tasks below each other, as arrays."""
+def _join(inputs: list[Mapping[str, Column]]) -> dict[str, np.ndarray]:
+    """The columns of all requests below each other, as arrays."""
     joined = {}
-    for name, first in batch[0].inputs.items():
-        columns = [task.inputs[name] for task in batch]
+    for name, first in inputs[0].items():
+        columns = [request[name] for request in inputs]
         if isinstance(first, list):
             flat = first if len(columns) == 1 else [value for column in columns for value in column]
             joined[name] = np.empty(len(flat), object)

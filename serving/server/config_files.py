@@ -1,4 +1,4 @@
-"""TF Serving's configuration files: models.config, batching.config and monitoring.config, all text protos."""
+"""TF Serving's configuration files: models.config, batching.config and monitoring.config, all in text format."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class ModelConfig:
     """One served model.
 
     Attributes:
-        name: in requests.
-        base_path: folder with one numbered folder a version.
+        name: the name in requests.
+        base_path: folder with one numbered folder per version.
         policy: "latest", "all" or "specific".
-        num_versions: how many versions "latest" keeps.
-        versions: those that "specific" keeps.
+        num_versions: number of versions that "latest" serves.
+        versions: the versions that "specific" serves.
         labels: version numbers by label.
     """
 
@@ -31,7 +31,7 @@ class ModelConfig:
     labels: dict[str, int] = field(default_factory=dict)
 
     def choose(self, available: list[int]) -> list[int]:
-        """Those of the versions on disk that should be served."""
+        """The versions to serve, among those on disk."""
         if self.policy == "all":
             return sorted(available)
         if self.policy == "specific":
@@ -40,10 +40,10 @@ class ModelConfig:
 
 
 def read_model_configs(path: Path) -> list[ModelConfig]:
-    """The models of a models.config; relative base paths are taken from the file's folder.
+    """The models of a models.config. Relative base paths start at the file's folder.
 
     Raises:
-        ValueError: if the file is not sound, naming it.
+        ValueError: if the file is not valid.
     """
     config = _parse(path, model_server_config_pb2.ModelServerConfig())
     models = [_model_config(path, entry) for entry in config.model_config_list.config]
@@ -76,7 +76,7 @@ def _model_config(path: Path, entry: Any) -> ModelConfig:
 
 
 def read_batching_parameters(path: Path) -> dict[str, Any]:
-    """A batching.config as the settings that our server has for it; what it leaves out is left out here."""
+    """The settings of a batching.config, by the names of our `Settings`; only those that the file has."""
     parameters = _parse(path, batching_parameters())
     settings: dict[str, Any] = {}
     if parameters.HasField("max_batch_size"):
@@ -92,7 +92,7 @@ def read_batching_parameters(path: Path) -> dict[str, Any]:
 
 
 def read_monitoring_config(path: Path) -> Any:
-    """A monitoring.config as its message."""
+    """The message of a monitoring.config."""
     return _parse(path, monitoring_config())
 
 
@@ -103,10 +103,10 @@ def _parse(path: Path, message: Any) -> Any:
         raise ValueError(f"{path} must be a {message.DESCRIPTOR.name} in text format. Received: {error}.") from error
 
 
-# tensorflow-serving-api leaves these two protos out. The fields were compared with TF Serving's
+# tensorflow-serving-api lacks these two protos. The fields are those of TF Serving's
 # tensorflow_serving/config/monitoring_config.proto and tensorflow_serving/servables/tensorflow/
-# session_bundle_config.proto. The copies of the latter that could be read end at field 7: the last two are known from
-# its saved_model_bundle_factory_test.cc by name and type, and their numbers, which text files do not use, are not.
+# session_bundle_config.proto. The available copies of the latter end at field 7. The last two fields are taken from
+# saved_model_bundle_factory_test.cc, by name and type; their numbers are guesses, which text files do not need.
 _MESSAGES = {
     "BatchingParameters": [
         ("max_batch_size", 1, ".google.protobuf.Int64Value"),

@@ -1,18 +1,17 @@
-"""Which versions of which models are in memory: finds them on disk, loads and warms them, drains and unloads them."""
+"""The versions of models in memory: finds them on disk, loads and warms them up, drains and unloads them."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from serving.errors import ServingError, from_exception, invalid_argument
 from serving.server.config_files import ModelConfig, read_model_configs
-from serving.server.errors import CODE_NUMBER, ServingError, from_exception, invalid_argument
 from serving.server.servable import Servable
 from serving.server.settings import Settings
 
@@ -25,12 +24,12 @@ _MAX_VERSION = 2**63 - 1
 
 @dataclass
 class VersionStatus:
-    """What a status request says of one version.
+    """The status of one version.
 
     Attributes:
         state: START, LOADING, AVAILABLE, UNLOADING or END.
-        error_code, error_message: of a version that could not be loaded; "OK" and empty otherwise.
-        files: what a broken version looked like on disk; it is tried again once that has changed.
+        error_code, error_message: the error of a version that could not be loaded; otherwise "OK" and empty.
+        files: the files of a version that could not be loaded; it is loaded again when they change.
     """
 
     state: str = "START"
@@ -38,18 +37,29 @@ class VersionStatus:
     error_message: str = ""
     files: frozenset[tuple[str, int, int]] = frozenset()
 
-    @property
-    def error_number(self) -> int:
-        """The canonical code as a number."""
-        return CODE_NUMBER[self.error_code]
+
+class Lease:
+    """Keeps a servable in memory until the end of the block. A class, because a generator takes three times as long."""
+
+    __slots__ = ("_lock", "_servable")
+
+    def __init__(self, servable: Servable, lock: threading.Lock):
+        self._servable, self._lock = servable, lock
+
+    def __enter__(self) -> Servable:
+        return self._servable
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._servable.uses -= 1
 
 
 class ModelStore:
-    """The served models. `poll` runs in a thread of its own, `acquire` anywhere.
+    """The served models. `poll` runs in its own thread; the other methods may run in any thread.
 
     Args:
-        settings: what to serve, and how often to look.
-        load: makes a `Servable`; replaced in tests.
+        settings: the models, and the time between two polls.
+        load: creates a `Servable`; replaced in tests.
     """
 
     def __init__(self, settings: Settings, load: Callable[[str, int, Path], Servable] | None = None):
@@ -64,13 +74,13 @@ class ModelStore:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Loads what is there, then keeps looking in the background until `stop`."""
+        """Loads the versions on disk, then polls in the background until `stop`."""
         self.poll()
         self._thread = threading.Thread(target=self._poll_until_stopped, name="model-store", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends polling and frees all models; no request may be running."""
+        """Ends polling and frees all models. No request may be running."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -80,22 +90,18 @@ class ModelStore:
         for servable in servables:
             servable.close()
 
-    @contextmanager
-    def acquire(self, name: str, version: int | None = None, label: str | None = None) -> Iterator[Servable]:
-        """A version that stays in memory inside the block; the greatest one that is available by default.
+    def acquire(self, name: str, version: int | None = None, label: str | None = None) -> Lease:
+        """Use as `with store.acquire(name) as servable`: the version stays in memory inside the block.
+
+        Args:
+            name: of the model.
+            version: None means the greatest available version.
+            label: of the version; at most one of `version` and `label` is given.
 
         Raises:
-            ServingError: NOT_FOUND for a model or version, INVALID_ARGUMENT for a label that does not exist,
-                UNAVAILABLE for what is just being loaded.
+            ServingError: NOT_FOUND if there is no such model or version, INVALID_ARGUMENT if there is no such label,
+                UNAVAILABLE if the version is being loaded.
         """
-        servable = self.take(name, version, label)
-        try:
-            yield servable
-        finally:
-            self.release(servable)
-
-    def take(self, name: str, version: int | None = None, label: str | None = None) -> Servable:
-        """What `acquire` does on the way in; `release` ends it."""
         with self._lock:
             versions = self._serving.get(name)
             if label is not None:
@@ -109,18 +115,13 @@ class ModelStore:
                 request = f"Latest({name})" if version is None else f"Specific({name}, {version})"
                 raise ServingError("NOT_FOUND", f"Servable not found for request: {request}")
             servable.uses += 1
-            return servable
-
-    def release(self, servable: Servable) -> None:
-        """Ends a use that `take` began."""
-        with self._lock:
-            servable.uses -= 1
+        return Lease(servable, self._lock)
 
     def statuses(self, name: str, version: int | None = None, label: str | None = None) -> dict[int, VersionStatus]:
-        """The states of a model's versions, greatest first as TF Serving lists them.
+        """The statuses of a model's versions, the greatest version first, as in TF Serving.
 
         Raises:
-            ServingError: as `acquire`.
+            ServingError: NOT_FOUND or INVALID_ARGUMENT, as `acquire`.
         """
         with self._lock:
             if label is not None:
@@ -135,23 +136,23 @@ class ModelStore:
         return {number: known[number] for number in sorted(known, reverse=True)}
 
     def is_configured(self, name: str) -> bool:
-        """Whether a model of this name is to be served, loaded or not."""
+        """Whether the configuration has a model of this name, loaded or not."""
         return name in self._configs
 
     def is_ready(self) -> bool:
-        """Whether every model has a version that takes requests."""
+        """Whether every model has an available version."""
         with self._lock:
             return all(self._serving.get(name) for name in self._configs)
 
     def poll(self) -> None:
-        """One look at the disk: loads what is new, then unloads what is no longer wanted."""
+        """Loads new versions from disk, then unloads those that are no longer configured."""
         self._reload_config()
         for config in list(self._configs.values()):
             wanted = config.choose(list(_versions_on_disk(config.base_path)))
             for version in wanted:
                 if not self._stop.is_set():
                     self._load_version(config, version)
-            # The old versions stay until a wanted one has taken over.
+            # Old versions stay until a new one is available.
             if any(version in self._serving.get(config.name, {}) for version in wanted):
                 self._unload(config.name, keep=wanted)
         for name in set(self._serving) - set(self._configs):
@@ -162,7 +163,7 @@ class ModelStore:
             try:
                 self.poll()
             except Exception:
-                logger.exception("looking for versions failed; the ones in memory keep serving")
+                logger.exception("looking for new versions failed; the loaded versions keep serving")
 
     def _load_version(self, config: ModelConfig, version: int) -> None:
         if version in self._serving.get(config.name, {}):
@@ -204,13 +205,13 @@ class ModelStore:
                 del self._statuses[name][number]
 
     def _drain(self, servable: Servable) -> None:
-        # No request lives longer than its time limit, so this ends.
+        # Requests have a time limit, so this ends.
         deadline = time.monotonic() + self._settings.request_timeout + 5
         while servable.uses and time.monotonic() < deadline:
             time.sleep(_DRAIN_POLL_SECONDS)
 
     def _is_loading(self, name: str, version: int | None) -> bool:
-        """Whether the version, or any if it is None, is on its way into memory."""
+        """Whether the version, or any version if it is None, is being loaded."""
         known = self._statuses.get(name, {})
         statuses = known.values() if version is None else [known[version]] if version in known else []
         return any(status.state in ("START", "LOADING") for status in statuses)
@@ -243,7 +244,9 @@ class ModelStore:
                 return
             configs = self._read_configs()
         except (ValueError, OSError) as error:
-            logger.error("the configuration file cannot be read; the one before stays", extra={"error": str(error)})
+            logger.error(
+                "the configuration file cannot be read; the previous configuration stays", extra={"error": str(error)}
+            )
             return
         with self._lock:
             self._configs, self._config_text = configs, text
@@ -251,7 +254,7 @@ class ModelStore:
 
 
 def _versions_on_disk(base_path: Path) -> dict[int, Path]:
-    """Folders by version number; other names are not versions, and leading zeros do not count."""
+    """Version folders by number. Other names are ignored, and so are leading zeros."""
     try:
         folders = [entry for entry in base_path.iterdir() if entry.name.isascii() and entry.name.isdecimal()]
     except OSError:

@@ -1,4 +1,4 @@
-"""One loaded version of a model, run as TF Serving runs it: a session over the SavedModel's signatures."""
+"""One loaded version of a model: a session over the signatures of a SavedModel, as in TF Serving."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
-from serving.export import EXTRA_ASSETS
-from serving.server.errors import ServingError, clean_message, invalid_argument
-from serving.warmup import WARMUP_FILE, read_warmup
+from serving.errors import ServingError, clean_message, invalid_argument
+from serving.export import EXTRA_ASSETS, WARMUP_FILE, read_warmup
 
-# A float tensor as an array, a string tensor [rows] as a list of bytes: lists join faster than arrays of objects.
+# The values of one input or output: an array, or a list of bytes for strings [rows], because lists join faster.
 Column = np.ndarray | list[bytes]
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -25,13 +24,13 @@ _INTERNAL_SIGNATURE = "__saved_model_init_op"
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What one input of a signature takes.
+    """Type and shape of one input of a signature.
 
     Attributes:
         name: its alias in the signature.
-        dtype: numpy's type; `object` for strings.
-        type_name: TensorFlow's name of it, for messages.
-        shape: sizes with None where any will do; None if the rank is open.
+        dtype: the NumPy type; `object` for strings.
+        type_name: TensorFlow's name of the type, for messages.
+        shape: sizes, None where a size is open; None if the rank is open.
     """
 
     name: str
@@ -41,11 +40,11 @@ class InputSpec:
 
     @functools.cached_property
     def is_string_a_row(self) -> bool:
-        """Whether a column of it is a list of bytes."""
+        """Whether its columns are lists of bytes."""
         return self.dtype == object and self.shape == (None,)
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Refuses a shape that the signature does not take, with both shapes."""
+        """Raises an INVALID_ARGUMENT with both shapes if `shape` does not fit the signature."""
         if self.shape is None:
             return
         fits = len(shape) == len(self.shape) and all(
@@ -74,10 +73,11 @@ class Runner:
     call: Callable[..., list[np.ndarray]]
 
     def count_rows(self, inputs: Mapping[str, Column], max_rows: int) -> int:
-        """The number of rows that all inputs have; shapes are compared with the signature's.
+        """Checks the shapes of all inputs and returns their number of rows.
 
         Raises:
-            ServingError: INVALID_ARGUMENT if they do not fit, to the signature or together, or there are too many.
+            ServingError: INVALID_ARGUMENT if a shape does not fit the signature, the inputs differ in their number of
+                rows, or there are too many rows.
         """
         sizes = set()
         for name, value in inputs.items():
@@ -100,12 +100,12 @@ class Runner:
         """Runs one batch.
 
         Raises:
-            tf.errors.OpError, ServingError: what the graph refused.
+            tf.errors.OpError, ServingError: the error of the graph.
         """
         try:
             outputs = self.call(*(inputs[name] for name in self.inputs))
         except UnicodeDecodeError as error:
-            # TensorFlow's Python cannot raise an error whose message quotes bytes of the client that are no text.
+            # TensorFlow fails to raise an error whose message quotes bytes that are not UTF-8.
             raise invalid_argument(clean_message(error.object.decode("utf-8", errors="replace"))) from None
         return dict(zip(self.output_names, outputs, strict=True))
 
@@ -117,17 +117,17 @@ class Servable:
         name: of the model.
         version: its number.
         folder: of the SavedModel.
-        num_threads: processors that one run may use; 0 lets TensorFlow take all of them.
+        num_threads: number of processors for one run; 0 means all.
 
     Raises:
-        Exception: whatever TensorFlow raises for a folder that is no sound SavedModel.
+        Exception: any error of TensorFlow for a folder that is not a valid SavedModel.
     """
 
     def __init__(self, name: str, version: int, folder: Path, num_threads: int = 1):
         self.name, self.version = name, version
         self.uses = 0
         graph = tf.Graph()
-        # With one thread a run stays in the thread that calls it: no hand-over and no idle thread that spins.
+        # With one thread a run does not wake, or wait for, other threads.
         config = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=num_threads,
             inter_op_parallelism_threads=-1 if num_threads == 1 else num_threads,
@@ -144,24 +144,24 @@ class Servable:
                 raise ValueError(f"{folder} must have at least one signature. Received: none.")
             self.runners = {key: self._make_runner(key, value) for key, value in self.signature_defs.items()}
             self._warm_up(folder / EXTRA_ASSETS / WARMUP_FILE)
-            # What is loaded stays as it is, so a request cannot add operations behind our back.
+            # A request must not add operations to the graph.
             graph.finalize()
         except BaseException:
             self._session.close()
             raise
 
     def runner(self, signature_name: str) -> Runner | None:
-        """The signature by name; the empty name means the default one. None if there is none."""
+        """The signature of this name, or None. The empty name means the default signature."""
         return self.runners.get(signature_name or DEFAULT_SIGNATURE)
 
     def close(self) -> None:
-        """Frees the model; it must not be running."""
+        """Frees the model. It must not be running."""
         self._session.close()
 
     def _make_runner(self, name: str, signature: meta_graph_pb2.SignatureDef) -> Runner:
         inputs = {alias: _input_spec(alias, signature.inputs[alias]) for alias in sorted(signature.inputs)}
         output_names = tuple(sorted(signature.outputs))
-        # The public `make_callable` goes through `run`, which costs as much as a small model itself.
+        # The public `make_callable` goes through `run`, which takes as long as a small model.
         options = config_pb2.CallableOptions(
             feed=[signature.inputs[alias].name for alias in inputs],
             fetch=[signature.outputs[alias].name for alias in output_names],
@@ -182,7 +182,7 @@ class Servable:
 
 
 def show_shape(shape: tuple[int | None, ...]) -> str:
-    """[rows, 20] for (None, 20): the first open size is the batch's."""
+    """[rows, 20] for (None, 20)."""
     return "[" + ", ".join("rows" if size is None else str(size) for size in shape) + "]"
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from cmimh_tf.baselines.cca import fit_cca
-from cmimh_tf.baselines.cca_cosine import CCACosine
-from cmimh_tf.baselines.cosine_ranking import cosine_mean_average_precision
+from cmimh_tf.baselines.cca_cosine import CCACosine, cosine_mean_average_precision
 from cmimh_tf.data.synthetic import make_synthetic
 
 
@@ -21,7 +20,7 @@ def test_average_precision_by_hand():
 
 
 def test_query_without_relevant_items_scores_zero_and_stays_in_the_mean(monkeypatch):
-    monkeypatch.setattr("cmimh_tf.baselines.cosine_ranking._BLOCK_ROWS", 1)
+    monkeypatch.setattr("cmimh_tf.baselines.cca_cosine._BLOCK_ROWS", 1)
     unit = np.eye(2)
     labels = np.array([[1, 0], [0, 1]])
     assert cosine_mean_average_precision(unit, unit[:1], labels, labels[:1], ks=[5]) == [0.5]

@@ -50,8 +50,22 @@ def test_without_labels_pairs_are_looked_for(capsys, data_file):
     assert list(measured) == ["CVH"]
 
 
-def test_unknown_method_is_refused(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["baselines", "--data", "synthetic", "--methods", "PCA"])
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--methods", "PCA"], "invalid choice: 'PCA' (choose from 'CVH', 'PDH'"),
+        (["--ridge", "some"], "argument --ridge: must be a positive number or `auto`. Received: some"),
+        (["--ridge", "-1"], "argument --ridge: must be a positive number or `auto`. Received: -1"),
+    ],
+)
+def test_wrong_flags_are_rejected(monkeypatch, capsys, flags, message):
+    monkeypatch.setattr("sys.argv", ["baselines", "--data", "synthetic", *flags])
     with pytest.raises(SystemExit):
         main()
-    assert "invalid choice: 'PCA' (choose from 'CVH', 'PDH'" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
+
+
+def test_wrong_code_length_is_rejected_before_the_data_is_read():
+    arguments = argparse.Namespace(data="missing.npz", bits=12, seed=0, methods=["CVH"], ridge=None)
+    with pytest.raises(ValueError, match=r"positive multiple of 8. Received: code_length=12"):
+        measure(arguments)

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cmimh_tf.baselines.djsrh import DJSRH
-from cmimh_tf.baselines.joint_semantics import cosine_similarities, joint_semantics, reconstruction_loss
+from cmimh_tf.baselines.djsrh import DJSRH, cosine_similarities, joint_semantics, reconstruction_loss
 from cmimh_tf.baselines.registry import make_baseline
+from cmimh_tf.codes import hamming_distance
 from cmimh_tf.data.synthetic import make_synthetic
-from cmimh_tf.ops.hamming import hamming_distance
 
 
 def test_cosines_of_non_negative_features_are_stretched():

@@ -5,8 +5,8 @@ import pytest
 
 from cmimh_tf.baselines import Hasher
 from cmimh_tf.baselines.registry import BASELINES, make_baseline
+from cmimh_tf.codes import hamming_distance
 from cmimh_tf.data.synthetic import make_synthetic
-from cmimh_tf.ops.hamming import hamming_distance
 
 # Settings that are only smaller than those of the result tables.
 SMALL = {
@@ -14,12 +14,15 @@ SMALL = {
     "CMFH": {"rounds": 20},
     "FSH": {"num_anchors": 50, "rounds": 5},
     "DJSRH": {"hidden_units": 64, "epochs": 10},
+    "DGCPN": {"hidden_units": 64, "epochs": 5},
+    "CIRH": {"hidden_units": 64, "graph_units": 64, "batch_size": 40, "epochs": 30},
+    "UCCH": {"hidden_units": 64, "batch_size": 40, "num_negatives": 100},
 }
 ALL = pytest.mark.parametrize("name", list(BASELINES))
 
 
-def make_small(name, code_length=16, seed=0):
-    return make_baseline(name, code_length, seed, **SMALL.get(name, {}))
+def make_small(name, code_length=16, seed=0, **options):
+    return make_baseline(name, code_length, seed, **{**SMALL.get(name, {}), **options})
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,7 @@ def data():
 
 def test_names_are_those_of_the_tables():
     assert list(BASELINES) == [
-        "CVH", "PDH", "CMFH", "ACQ", "ACQ (tuned ridge)", "FSH", "DJSRH", "CCA-ITQ", "Random"
+        "CVH", "PDH", "CMFH", "ACQ", "ACQ (tuned ridge)", "FSH", "DJSRH", "DGCPN", "CIRH", "UCCH", "CCA-ITQ", "Random"
     ]  # fmt: skip
 
 
@@ -68,7 +71,8 @@ def test_code_longer_than_the_texts_are_wide(name, data):
 @ALL
 def test_seed_decides_every_random_choice(name, data):
     image, text = (view[:120] for view in data)
-    codes = [make_small(name, seed=seed).fit(image, text).hash_images(image) for seed in (3, 3, 4)]
+    short = {"epochs": 2} if name in ("DJSRH", "DGCPN", "CIRH", "UCCH") else {}
+    codes = [make_small(name, seed=seed, **short).fit(image, text).hash_images(image) for seed in (3, 3, 4)]
     np.testing.assert_array_equal(codes[0], codes[1])
     assert (codes[0] != codes[2]).any()
 

@@ -1,4 +1,4 @@
-"""`python -m cmimh_tf.data check` says what is there, what is wrong, and whether training could start."""
+"""`python -m cmimh_tf.data check` reports contents and errors, and whether training could start."""
 
 import argparse
 import json
@@ -9,12 +9,12 @@ import tensorflow as tf
 from PIL import Image
 
 from cmimh_tf.data.__main__ import run_check
-from cmimh_tf.data.check_report import to_lines
-from cmimh_tf.data.contact_sheet import draw_contact_sheet
-from cmimh_tf.data.files import save_npz
-from cmimh_tf.data.paired import PairedData
-from cmimh_tf.data.records import DataError, PairRecord, open_records
-from cmimh_tf.data.source_check import check_source
+from cmimh_tf.data.check import check_source
+from cmimh_tf.data.check_report import draw_contact_sheet, to_lines
+from cmimh_tf.data.npz import save_npz
+from cmimh_tf.data.pairs import DataError, PairedData
+from cmimh_tf.data.records import PairRecord
+from cmimh_tf.data.sources import open_records
 
 
 def write_pairs(folder, rows=10, change=None):
@@ -70,7 +70,7 @@ def test_text_for_the_screen(tmp_path, capsys):
     assert lines[0].endswith("pairs: 10 records")
     assert any("9 pictures (9 PNG), 4 x 4 to 13 x 4" in line for line in lines)
     assert any("line 4: every pair must have a caption" in line for line in lines)
-    assert "training cannot start: 1 wrong" in lines
+    assert "training cannot start: 1 error" in lines
 
 
 def test_official_query_set_of_vectors_is_kept(tmp_path, capsys):
@@ -132,7 +132,7 @@ def test_picture_that_is_too_large_is_a_problem_of_its_record(tmp_path, monkeypa
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     found = check_source(open_records(path))
     assert (found.num_records, found.num_problems, found.image.raw, found.text.raw) == (10, 1, 9, 9)
-    assert "pairs.csv, line 6: `image` must be a picture that can be shown. Received: " in found.problems[0]
+    assert "pairs.csv, line 6: `image` must be a picture that can be displayed. Received: " in found.problems[0]
     assert "2500 pixels" in found.problems[0]
     assert len(found.samples) == 9
 
@@ -141,7 +141,7 @@ def test_sheet_names_a_picture_that_is_too_large(tmp_path, monkeypatch):
     picture = tf.io.encode_png(np.zeros((50, 50, 3), np.uint8)).numpy()
     record = PairRecord("a", "pairs.csv, line 2", image_bytes=picture, caption="x")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
-    with pytest.raises(DataError, match=r"pairs.csv, line 2: `image` must be a picture that can be shown"):
+    with pytest.raises(DataError, match=r"pairs.csv, line 2: `image` must be a picture that can be displayed"):
         draw_contact_sheet(tmp_path / "sheet.png", [record], None, "title")
 
 

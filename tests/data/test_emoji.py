@@ -181,7 +181,7 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert emoji._cached_pictures(few, SIZE).shape == (3, SIZE, SIZE, 3)
-    assert "could not be kept" in capsys.readouterr().err
+    assert "could not be cached" in capsys.readouterr().err
 
 
 def test_a_relative_cache_folder_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

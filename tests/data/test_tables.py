@@ -1,10 +1,11 @@
-"""Tables that could be read in two ways are refused, with the line and the names."""
+"""Tables in CSV, JSON lines and Parquet: their pairs, and the line of each error."""
 
 import json
 
 import pytest
 
-from cmimh_tf.data.records import DataError, open_records
+from cmimh_tf.data.pairs import DataError
+from cmimh_tf.data.sources import open_records
 
 pq = pytest.importorskip("pyarrow.parquet")
 pa = pytest.importorskip("pyarrow")
@@ -77,3 +78,97 @@ def test_two_keys_of_one_meaning_in_json_lines_are_a_problem_of_their_line(tmp_p
 def test_other_columns_may_have_any_names(tmp_path):
     path = write_table(tmp_path / "pairs.csv", "file_name,caption,,,title,title", "a.jpg,A dog,1,2,3,4")
     assert next(open_records(path).rows())[1]["text"] == "A dog"
+
+
+def write_lines(path, *rows):
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return str(path)
+
+
+def test_json_lines_give_pictures_captions_and_labels(picture_folder, pictures):
+    rows = [
+        {"file_name": "a.jpg", "caption": " A dog ", "labels": ["dog"], "id": 7},
+        {"file_name": "b.jpg", "caption": "A cat, a dog", "labels": "cat|dog"},
+    ]
+    reader = open_records(write_lines(picture_folder / "captions.jsonl", rows[0], "", rows[1]))
+    records = list(reader)
+    assert reader.index().classes == ["cat", "dog"]
+    assert [record.id for record in records] == ["7", "b.jpg"]
+    assert [record.caption for record in records] == ["A dog", "A cat, a dog"]
+    assert [record.labels.tolist() for record in records] == [[0, 1], [1, 1]]
+    assert records[1].image_bytes == pictures[1]
+    assert records[1].place.endswith("captions.jsonl, line 3")
+
+
+def test_json_lines_may_hold_vectors_and_splits(tmp_path):
+    column = ("train", "database", "train", "query")
+    rows = [{"id": str(row), "image": [row, 1], "text": [1.5], "split": split} for row, split in enumerate(column)]
+    index = open_records(write_lines(tmp_path / "a.jsonl", *rows)).index()
+    assert index.splits.train.tolist() == [0, 2]
+    assert index.splits.database.tolist() == [0, 1, 2]
+    assert index.splits.query.tolist() == [3]
+
+
+def test_every_bad_line_is_named_and_the_others_are_read(picture_folder, pictures, problems):
+    (picture_folder / "broken.jpg").write_bytes(pictures[0][:200])
+    good = {"image": "a.jpg", "text": "x"}
+    path = write_lines(
+        picture_folder / "a.jsonl",
+        good,
+        '{"image": ',
+        "[1]",
+        {"image": "b.jpg", "text": " "},
+        {"image": "missing.jpg", "text": "x"},
+        {"image": "broken.jpg", "text": "x"},
+        {"image": "c.jpg", "text": "x", "labels": 3},
+        {"image": [1, None], "text": "x", "id": 1},
+        {"image": "c.jpg", "text": "x", "split": "test"},
+        good,
+    )
+    reader = open_records(path)
+    found = problems(reader)
+    expected = {
+        2: "must be one JSON object",
+        3: "must be one JSON object",
+        4: "every pair must have a caption. Received: an empty `text`",
+        5: "`image` must be a file that can be read",
+        6: "must be a JPEG, PNG, GIF or BMP picture. Received: 200 bytes",
+        7: "`labels` must be names",
+        8: "`image` must be a list of finite numbers",
+        9: "`split` must be train, database or query. Received: 'test'",
+        10: "ids must not repeat",
+    }
+    assert len(found) == len(expected)
+    for line, message in expected.items():
+        assert any(f"a.jsonl, line {line}: " in problem and message in problem for problem in found), line
+    with pytest.raises(DataError, match="line 2"):
+        reader.index()
+
+
+def test_parquet_gives_paths_bytes_and_vectors(picture_folder, pictures):
+    tables = {
+        "paths": {"image": ["a.jpg", "b.jpg"], "caption": ["x", "y"], "labels": [["u"], ["v", "u"]]},
+        "bytes": {"image": pictures[:2], "caption": ["x", "y"], "id": ["1", "2"]},
+        "structs": {
+            "image": [{"bytes": pictures[0], "path": "p"}, {"bytes": None, "path": "b.jpg"}],
+            "text": ["x", "y"],
+        },
+        "vectors": {"image": [[1.0, 2.0], [3.0, 4.0]], "text": [[1], [2]], "id": [1, 2]},
+    }
+    for name, columns in tables.items():
+        # Two row groups, so that a block that is not the first is read too.
+        pq.write_table(pa.table(columns), picture_folder / f"{name}.parquet", row_group_size=1)
+    records = {name: list(open_records(str(picture_folder / f"{name}.parquet"))) for name in tables}
+    for name in ("paths", "bytes", "structs"):
+        assert [record.image_bytes for record in records[name]] == pictures[:2]
+        assert [record.caption for record in records[name]] == ["x", "y"]
+    assert [record.labels.tolist() for record in records["paths"]] == [[1, 0], [1, 1]]
+    assert [record.image.tolist() for record in records["vectors"]] == [[1, 2], [3, 4]]
+    second = next(open_records(str(picture_folder / "vectors.parquet")).read(1, 2))
+    assert (second.id, second.place) == ("2", f"{picture_folder}/vectors.parquet, row 1")
+
+
+def test_file_that_is_no_parquet_is_named(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(DataError, match=r"a.parquet: must be a Parquet file"):
+        open_records(str(tmp_path / "a.parquet")).index()

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from cmimh_tf.data.files import save_npz
+from cmimh_tf.data.npz import save_npz
 from cmimh_tf.data.synthetic import make_synthetic
 
 pytestmark = pytest.mark.e2e
@@ -48,7 +48,7 @@ def test_train_writes_what_it_promises(trained):
     assert json.loads((path / "config.json").read_text())["config"]["seed"] == 1
     assert (path / "history.csv").read_text().startswith("epoch,")
     assert list((path / "tensorboard").rglob("events*"))
-    for word in ("epoch 5/5", "reconstruction", "JS", "SKL", "TC", "balance", "mAP@50", "image_to_text", "chance"):
+    for word in ("epoch 5/5", "L_rec", "I_JS", "D_SKL", "L_ind", "L_bal", "mAP@50", "image_to_text", "chance"):
         assert word in result.stdout
     assert result.stderr == ""
 
@@ -85,10 +85,13 @@ def test_evaluate_and_hash_on_data_that_was_not_there(trained, folder):
     # The same world (seed), other pairs; no labels.
     new = make_synthetic(460, seed=0).take(np.arange(400, 460))
     save_npz(folder / "new.npz", type(new)(image=new.image, text=new.text, ids=np.arange(60)))
-    result = run("evaluate", "--model", path, "--data", folder / "new.npz", "--json", folder / "new.json")
+    flags = ("--rerank", "asymmetric", "--json", folder / "new.json")
+    result = run("evaluate", "--model", path, "--data", folder / "new.npz", *flags)
     assert result.returncode == 0, result.stderr
     assert "no labels" in result.stdout
-    assert "recall_one_at_10" in json.loads((folder / "new.json").read_text())
+    measured = json.loads((folder / "new.json").read_text())
+    assert measured.keys() >= {"recall_one_at_10", "asymmetric"}
+    assert "recall_one_at_10" in measured["asymmetric"]
 
     result = run("hash", "--model", path, "--data", folder / "new.npz", "--out", folder / "codes.npz")
     assert result.returncode == 0, result.stderr

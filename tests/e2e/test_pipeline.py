@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cmimh_tf import open_index
 from cmimh_tf.data import make_splits, make_synthetic, save_npz
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,6 +87,34 @@ def test_killed_run_resumes_pushes_and_serves_the_trainers_codes(folder):
     for line in ("blessed: ", "model:  root/serving_model/cmimh/1", "report: root/", "image_to_text"):
         assert line in resumed.stdout
     compare_codes(folder)
+    search_with_the_printed_command(folder, resumed.stdout)
+
+
+def search_with_the_printed_command(folder, said):
+    """The last line of a run is a command that finds the neighbours of a pair, in all pairs of the data."""
+    printed = said.splitlines()[-1]
+    assert printed.startswith("search: python -m cmimh_tf.search --index root/index --id ")
+    arguments = printed.split()[2:]
+    found = subprocess.run(
+        [sys.executable, *arguments, "--json"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(json.loads(found.stdout)[0]["hits"]) == 10
+    with open_index(folder / "root" / "index") as index:
+        assert index.header.model.version == 1
+        items = index.sample(NUM_PAIRS)
+        results = index.search(ids=[item.id for item in items], find="texts").per_query
+    assert len(items) == NUM_PAIRS
+
+    def share_relevant(item, others):
+        return np.mean([bool(set(item.metadata["label"]) & set(other.metadata["label"])) for other in others])
+
+    found_share = np.mean([share_relevant(item, hits) for item, hits in zip(items, results, strict=True)])
+    assert found_share > 1.2 * np.mean([share_relevant(item, items) for item in items])
 
 
 def compare_codes(folder):
@@ -93,7 +122,7 @@ def compare_codes(folder):
     import tensorflow as tf
 
     from cmimh_tf.training.run_folder import load_model
-    from pipeline.saved_model_hashing import hash_split
+    from pipeline.exported_model import hash_split
 
     (version,) = (folder / "root" / "serving_model" / "cmimh").iterdir()
     config = json.loads((version / "assets.extra" / "config.json").read_text())
@@ -118,6 +147,10 @@ def compare_codes(folder):
     image, text = (np.stack([row[name].numpy() for row in rows]) for name in ("image", "text"))
     np.testing.assert_array_equal(pushed.image_codes, model.hash_images(image))
     np.testing.assert_array_equal(pushed.text_codes, model.hash_texts(text))
+    with open_index(folder / "root" / "index") as index:
+        indexed = index.get([str(row) for row in make_splits(NUM_PAIRS, 0).query])
+    assert [item.codes["image"] for item in indexed] == [code.tobytes() for code in pushed.image_codes]
+    assert [item.codes["text"] for item in indexed] == [code.tobytes() for code in pushed.text_codes]
 
 
 def run_in_process(folder, monkeypatch, capfd, *flags):
@@ -134,12 +167,14 @@ def run_in_process(folder, monkeypatch, capfd, *flags):
 @pytest.mark.e2e
 @pytest.mark.filterwarnings("ignore")
 def test_better_model_replaces_the_baseline_and_ruined_one_does_not(folder, monkeypatch, capfd):
-    versions = folder / "root" / "serving_model" / "cmimh"
+    versions, indexes = folder / "root" / "serving_model" / "cmimh", folder / "root" / "index"
+    published = (indexes / "1" / "current.json").stat().st_mtime_ns
     # All is cached, but a version that is gone must come back before it is said to be there.
     shutil.rmtree(versions / "1")
     code, said = run_in_process(folder, monkeypatch, capfd)
     assert (code, outcomes(said)["Trainer"]) == (0, "cached"), said
-    assert [path.name for path in versions.iterdir()] == ["1"]
+    assert [path.name for path in versions.iterdir()] == [path.name for path in indexes.iterdir()] == ["1"]
+    assert (indexes / "1" / "current.json").stat().st_mtime_ns == published
 
     code, said = run_in_process(folder, monkeypatch, capfd, "--epochs", "20")
     assert code == 0, said
@@ -152,7 +187,9 @@ def test_better_model_replaces_the_baseline_and_ruined_one_does_not(folder, monk
     assert code == 3, said
     assert "not blessed: " in said
     assert "model:  not pushed" in said
-    assert sorted(path.name for path in versions.iterdir()) == ["1", "2"]
+    assert "search: " not in said
+    for folder_of_versions in (versions, indexes):
+        assert sorted(path.name for path in folder_of_versions.iterdir()) == ["1", "2"]
 
 
 @pytest.mark.e2e

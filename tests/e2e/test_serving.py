@@ -1,57 +1,30 @@
-"""The server as a process: a swap of versions under load, and an end in the middle of requests."""
+"""The server as a process: a swap of versions under load, and SIGTERM in the middle of requests."""
 
 import base64
 import json
 import signal
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from cmimh_tf import CMIMH, get_preset
 from serving.export import export_model
+from tests.serving.http_exchange import Client
+from tests.serving.server_process import ServerProcess, make_model
 
 pytestmark = pytest.mark.e2e
-ROOT = Path(__file__).resolve().parents[2]
 WIDTH = 12
-STARTUP_SECONDS, WAIT_SECONDS = 180, 60
+WAIT_SECONDS = 60
 
 
-def make_model(seed):
-    import dataclasses
-
-    model = CMIMH(dataclasses.replace(get_preset("smoke"), seed=seed), WIDTH, 5)
-    rng = np.random.default_rng(seed)
-    model.adapt(rng.random((50, WIDTH)), rng.random((50, 5)))
-    return model
-
-
-class Server:
-    def __init__(self, base, *flags):
-        command = [sys.executable, "-W", "ignore", "-m", "serving.server", "--model-base", str(base)]
-        self.process = subprocess.Popen(
-            [*command, "--rest-port", "0", "--grpc-port", "-1", "--poll-seconds", "0.1", *flags],
-            cwd=ROOT,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        timer = threading.Timer(STARTUP_SECONDS, self.process.kill)
-        timer.start()
-        self.log = []
-        for line in self.process.stderr:
-            self.log.append(line)
-            if '"listening"' in line:
-                self.port = json.loads(line)["rest_port"]
-                break
-        timer.cancel()
-        # Somebody has to empty the pipe, or the server would wait for it.
-        self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr), daemon=True)
-        self.reader.start()
+class Server(ServerProcess):
+    """The process with requests to it."""
 
     def get(self, path):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=WAIT_SECONDS) as answer:
@@ -78,7 +51,7 @@ class Server:
 
 @pytest.fixture
 def models():
-    return {1: make_model(1), 2: make_model(2)}
+    return {1: make_model(WIDTH, 5, seed=1), 2: make_model(WIDTH, 5, seed=2)}
 
 
 @pytest.fixture
@@ -92,32 +65,48 @@ def start(tmp_path, models):
 
     yield start
     for server in servers:
-        server.process.kill()
-        server.process.wait()
-        server.reader.join(10)
-        server.process.stderr.close()
+        server.kill()
+
+
+def hash_over_grpc(stub, rows):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "cmimh", "hash_image"
+    request.inputs["image"].CopyFrom(tf.make_tensor_proto(rows))
+    response = stub.Predict(request, timeout=WAIT_SECONDS)
+    return b"".join(response.outputs["code_bytes"].string_val), response.model_spec.version.value
 
 
 def test_a_swap_under_load_loses_no_request(start, models, tmp_path):
-    server = start("--batch-timeout", "0.02")
+    server = start("--batch-timeout", "0.02", "--grpc-port", "0")
     rows = np.random.default_rng(0).random((3, WIDTH), np.float32)
     codes = {number: model.hash_images(rows).tobytes() for number, model in models.items()}
     assert codes[1] != codes[2]
-    received, errors, stop = [], [], threading.Event()
+    received, errors, stop = {number: [] for number in range(6)}, [], threading.Event()
+    channel = grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}")
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
 
-    def load():
+    def load(number):
         while not stop.is_set():
             try:
-                received.append(server.hash(rows))
+                if number < 4:
+                    received[number].append(server.hash(rows))
+                else:
+                    code, version = hash_over_grpc(stub, rows)
+                    assert code == codes[version]
+                    received[number].append(code)
             except Exception as error:
                 errors.append(error)
 
-    threads = [threading.Thread(target=load) for _ in range(4)]
+    def wait_for_more(count):
+        before = {number: len(answers) for number, answers in received.items()}
+        while any(len(received[number]) < before[number] + count for number in received) and not errors:
+            time.sleep(0.02)
+
+    threads = [threading.Thread(target=load, args=[number]) for number in received]
     for thread in threads:
         thread.start()
     try:
-        while len(received) < 20 and not errors:
-            time.sleep(0.02)
+        wait_for_more(5)
         # A broken version changes nothing but the status.
         broken = tmp_path / "cmimh" / "7"
         broken.mkdir()
@@ -128,36 +117,50 @@ def test_a_swap_under_load_loses_no_request(start, models, tmp_path):
         assert status["error_message"]
         (broken / "saved_model.pb").unlink()
         broken.rmdir()
-        assert set(received) == {codes[1]}
+        assert {code for answers in received.values() for code in answers} == {codes[1]}
         export_model(models[2], tmp_path / "cmimh" / "2", warmup_batch_sizes=(1,))
         server.wait_for({7: "END", 2: "AVAILABLE", 1: "END"})
-        count = len(received)
-        while len(received) < count + 20 and not errors:
-            time.sleep(0.02)
+        wait_for_more(5)
     finally:
         stop.set()
         for thread in threads:
             thread.join(WAIT_SECONDS)
+        channel.close()
     assert not errors, (errors[:3], server.log[-5:])
-    assert set(received) == set(codes.values())
-    # Each of the clients saw the first version, then the second, and never the first again.
-    assert received[-10:] == [codes[2]] * 10
+    print(f"{sum(map(len, received.values()))} answers, 0 lost")
+    for answers in received.values():
+        # Each client received the first version, then the second, and never the first again nor a mixture of both.
+        swap = answers.index(codes[2])
+        assert answers == [codes[1]] * swap + [codes[2]] * (len(answers) - swap)
 
 
-def test_sigterm_lets_running_requests_end(start, models):
-    # The batch waits for two seconds, so that the signal comes while it does.
-    server = start("--batch-timeout", "2")
+def test_sigterm_lets_running_requests_finish(start, models):
+    # The batch waits for six seconds, so that the signal arrives in the meantime.
+    server = start("--batch-timeout", "6")
     rows = np.random.default_rng(0).random((2, WIDTH), np.float32)
-    results = []
-    threads = [threading.Thread(target=lambda: results.append(server.hash(rows))) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    time.sleep(1.0)
-    assert not results
-    server.process.send_signal(signal.SIGTERM)
-    for thread in threads:
-        thread.join(WAIT_SECONDS)
-    assert results == [models[1].hash_images(rows).tobytes()] * 5
-    assert server.process.wait(WAIT_SECONDS) == 0
-    server.reader.join(WAIT_SECONDS)
-    assert '"stopped"' in server.log[-1]
+    with Client(server.port), ThreadPoolExecutor(5) as threads:
+        # The first client is silent: an open connection does not delay the shutdown.
+        results = [threads.submit(server.hash, rows) for _ in range(5)]
+        time.sleep(3.0)
+        assert not any(result.done() for result in results)
+        server.process.send_signal(signal.SIGTERM)
+        codes = [result.result(WAIT_SECONDS) for result in results]
+        assert codes == [models[1].hash_images(rows).tobytes()] * 5
+        started = time.monotonic()
+        assert server.wait() == 0
+        assert time.monotonic() - started < 20
+    # Nothing else is written to standard error, not even while TensorFlow is imported.
+    assert [json.loads(line)["message"] for line in server.log][-1] == "stopped"
+
+
+def test_requests_that_do_not_finish_do_not_delay_the_exit(start):
+    server = start("--batch-timeout", "60", "--shutdown-timeout", "1")
+    rows = np.random.default_rng(0).random((2, WIDTH), np.float32)
+    with ThreadPoolExecutor(1) as threads:
+        result = threads.submit(server.hash, rows)
+        time.sleep(3.0)
+        started = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - started < 30
+        assert result.exception() is not None
+    assert any("did not finish in time" in line for line in server.log)

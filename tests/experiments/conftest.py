@@ -3,9 +3,8 @@
 import pytest
 
 from cmimh_tf.config import get_preset
-from cmimh_tf.experiments.cell import Cell, SplitSetting
-from cmimh_tf.experiments.data_facts import DataFacts
-from cmimh_tf.experiments.options import Options
+from cmimh_tf.experiments.experiment import Cell, SplitSetting
+from cmimh_tf.experiments.options import DataFacts, Options
 from cmimh_tf.experiments.results import Results
 from cmimh_tf.metrics.evaluation import TASKS
 from cmimh_tf.overrides import override

@@ -1,5 +1,6 @@
-"""The command as a user runs it: results, resumption, failures."""
+"""The command: bad flags are rejected at once; results, resumption and failures as a user meets them."""
 
+import argparse
 import dataclasses
 import os
 import subprocess
@@ -8,10 +9,58 @@ import sys
 import numpy as np
 import pytest
 
-from cmimh_tf.data.files import save_npz
-from cmimh_tf.data.synthetic import make_synthetic
+from cmimh_tf.data import PairedData, make_synthetic, save_npz
+from cmimh_tf.experiments.__main__ import run_experiment
 
-pytestmark = pytest.mark.e2e
+FLAGS = {
+    "name": "main",
+    "data": "synthetic",
+    "out": None,
+    "bits": None,
+    "seeds": 1,
+    "methods": None,
+    "queries": None,
+    "train_pairs": None,
+    "preset": "smoke",
+    "epochs": None,
+    "set": [],
+    "jobs": None,
+    "quick": False,
+    "rerank": "none",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bits": [12]}, "`code_length` must be a positive multiple of 8"),
+        ({"jobs": 0}, "`--jobs` must be at least 1. Received: --jobs 0"),
+        ({"set": ["loss.balance=1"]}, "`loss.balance` is not a configuration key"),
+        # Wrong flags are rejected before the data is read.
+        ({"methods": ["CVX"], "data": "missing.npz"}, "`methods` must be among CVH"),
+        ({"data": "missing.npz"}, "missing.npz"),
+        ({"queries": 0}, "`num_queries` must be at least 1. Received: num_queries=0"),
+        ({"train_pairs": -5}, "`num_train` must be at least 1. Received: num_train=-5"),
+        ({"name": "training-size", "train_pairs": 50}, "`num_train` must not be given: training-size sets it itself"),
+        ({"name": "ablation", "rerank": "asymmetric"}, "`--rerank asymmetric` must be used with .* Received: ablation"),
+        ({"methods": ["CVH"], "rerank": "asymmetric"}, "`--rerank asymmetric` must be used with .* Received: main"),
+        ({"name": "curves", "methods": ["CCA, real-valued"]}, "`methods` must name some that curves measures"),
+    ],
+)
+def test_bad_flags_are_refused(changes, message, tmp_path):
+    with pytest.raises((ValueError, OSError), match=message):
+        run_experiment(argparse.Namespace(**{**FLAGS, "out": tmp_path, **changes}))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["main", "ablation", "independence", "training-size"])
+def test_map_needs_labels(name, tmp_path):
+    pairs = make_synthetic(60, seed=0)
+    save_npz(tmp_path / "bare.npz", PairedData(pairs.image, pairs.text))
+    flags = {**FLAGS, "name": name, "data": str(tmp_path / "bare.npz"), "out": tmp_path / "out"}
+    with pytest.raises(ValueError, match=rf"`data` must have labels for {name}, .* recall-one needs none"):
+        run_experiment(argparse.Namespace(**flags))
+    assert not (tmp_path / "out").exists()
 
 
 def run(*arguments):
@@ -20,6 +69,7 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False, env=environment)
 
 
+@pytest.mark.e2e
 def test_results_then_resumption(tmp_path):
     data = tmp_path / "pairs.npz"
     save_npz(data, make_synthetic(200, seed=0))
@@ -42,7 +92,8 @@ def test_results_then_resumption(tmp_path):
     assert "| ACQ |" in (tmp_path / "out" / "main" / "results.md").read_text()
 
 
-def test_failing_cell_is_told_and_gives_exit_code_1(tmp_path):
+@pytest.mark.e2e
+def test_failing_cell_is_reported_and_gives_exit_code_1(tmp_path):
     pairs = make_synthetic(200, seed=0)
     data = tmp_path / "equal_images.npz"
     save_npz(data, dataclasses.replace(pairs, image=np.ones_like(pairs.image)))

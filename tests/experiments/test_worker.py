@@ -6,11 +6,10 @@ import time
 
 import pytest
 
-from cmimh_tf.data.files import save_npz
+from cmimh_tf.data.npz import save_npz
 from cmimh_tf.data.synthetic import make_synthetic
-from cmimh_tf.experiments.source import source_fingerprint
-from cmimh_tf.experiments.store import CellStore
-from cmimh_tf.experiments.worker import Worker, _end_with, _thread_limit
+from cmimh_tf.experiments.results import CellStore
+from cmimh_tf.experiments.worker import Worker, _end_with, _thread_limit, source_fingerprint
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +55,15 @@ def test_one_process_measures_fails_and_is_reported_when_killed(data, tmp_path, 
 def test_source_changes_with_what_measures_only(tmp_path):
     def fingerprint(name, changed=None):
         root = tmp_path / name
-        for file in ("ops/hamming.py", "experiments/independence_probe.py", "experiments/page.py", "reports/style.py"):
+        for file in ("ops.py", "experiments/probes.py", "experiments/report.py", "reports/html.py"):
             (root / file).parent.mkdir(parents=True, exist_ok=True)
             (root / file).write_text("changed" if file == changed else "")
         return source_fingerprint(root)
 
     before = fingerprint("before")
-    assert fingerprint("probe", "experiments/independence_probe.py") != before
-    assert fingerprint("ops", "ops/hamming.py") != before
-    assert fingerprint("page", "experiments/page.py") == fingerprint("style", "reports/style.py") == before
+    assert fingerprint("probe", "experiments/probes.py") != before
+    assert fingerprint("ops", "ops.py") != before
+    assert fingerprint("report", "experiments/report.py") == fingerprint("html", "reports/html.py") == before
     assert before != source_fingerprint()
 
 

@@ -1,3 +1,5 @@
+"""Bags of words, and tags of a fixed vocabulary."""
+
 from pathlib import Path
 from typing import Any
 
@@ -6,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from cmimh_tf.features import BagOfWords, fit_vocabulary, tokenize
+from cmimh_tf.features.bag_of_words import Tags, read_vocabulary
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def test_no_texts_give_no_rows() -> None:
         ({"vocabulary": []}, r"`vocabulary` must hold at least one word\. Received: vocabulary=\[\]"),
         ({"vocabulary": "cat"}, r"`vocabulary` must hold at least one word\. Received: vocabulary='cat'"),
         ({"vocabulary": ["a", "b", "a"]}, r"`vocabulary` must not repeat a word\. Received: 'a'"),
-        ({"vocabulary": ["a", "B"]}, r"as `tokenize` makes them\. Received: 'B', which becomes \['b'\]"),
+        ({"vocabulary": ["a", "B"]}, r"as `tokenize` yields them\. Received: 'B', which becomes \['b'\]"),
         ({"vocabulary": ["a b"]}, r"Received: 'a b', which becomes \['a', 'b'\]"),
         ({"vocabulary": [""]}, r"Received: '', which becomes \[\]"),
         ({"vocabulary": ["a"], "weighting": "bm25"}, r"`weighting` must be one of .* weighting='bm25'"),
@@ -122,3 +125,39 @@ def test_it_can_be_made_while_a_graph_is_traced() -> None:
     dataset = tf.data.Dataset.from_tensor_slices([["a b"], ["x"]])
     rows = [row.numpy().tolist() for row in dataset.map(lambda texts: BagOfWords(["a", "b"])(texts))]
     assert rows == [[[1, 1]], [[0, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("sea, 50mm", [1, 1, 0]),
+        ("SEA sea\tÉté", [1, 0, 1]),
+        ("seaside 50", [0, 0, 0]),
+        ("", [0, 0, 0]),
+        (b"sea\xff50mm\0x", [1, 1, 0]),
+    ],
+)
+def test_rows_of_tags_by_hand(text, row):
+    assert Tags(["sea", "50mm", "été"])([text]).numpy().tolist() == [row]
+
+
+def test_no_texts_give_no_rows_of_tags():
+    assert Tags(["a", "b"])(tf.constant([], tf.string)).shape == (0, 2)
+
+
+def test_vocabulary_file(tmp_path):
+    (tmp_path / "tags.txt").write_text("Sky 845\n\nsea\n", encoding="utf-8")
+    assert read_vocabulary(tmp_path / "tags.txt") == ["sky", "sea"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("sky\nsea\nSKY 3\n", r"tags\.txt, line 3: tags must not repeat. Received: 'sky', as in line 1"),
+        ("\n", r"tags\.txt: must hold a tag in each line. Received: an empty file"),
+    ],
+)
+def test_bad_vocabulary_files(tmp_path, content, message):
+    (tmp_path / "tags.txt").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        read_vocabulary(tmp_path / "tags.txt")

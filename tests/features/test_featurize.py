@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cmimh_tf import train
+from cmimh_tf import progress, train
 from cmimh_tf.data import load_npz
-from cmimh_tf.data.records import DataError, open_records
-from cmimh_tf.data.vector_pairs import load_vectors
+from cmimh_tf.data.pairs import DataError
+from cmimh_tf.data.records import load_vectors
+from cmimh_tf.data.sources import open_records
 from cmimh_tf.features import __main__ as command
-from cmimh_tf.features import describe_pictures, shard_writer
+from cmimh_tf.features import describe_pictures
+from cmimh_tf.features.compute import compute_vectors
 from cmimh_tf.features.featurize import featurize
-from cmimh_tf.features.pair_vectors import compute_vectors
-from cmimh_tf.features.progress import PairProgress
-from cmimh_tf.features.shard_folder import ShardFolder
+from cmimh_tf.features.shards import ShardFolder
 from cmimh_tf.training import trainer
 
 NUM_PAIRS = 70
@@ -28,15 +28,18 @@ PER_SHARD = 20
 SPLITS = ["query", "train", "database", "database"]
 
 
+def make_picture(row):
+    return np.random.default_rng(row).integers(0, 256, (4, 4 + row % 3, 3), np.uint8)
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """70 pictures of one colour, named by tags, with official splits: shards of 18, 18, 17 and 17 pairs."""
+    """70 small pictures, named by tags, with official splits: shards of 18, 18, 17 and 17 pairs."""
     folder = tmp_path_factory.mktemp("pairs")
     (folder / "tags.txt").write_text("even\nodd\nlast\n")
     lines = ["image,text,labels,split"]
     for row in range(NUM_PAIRS):
-        picture = np.full((4, 4 + row % 3, 3), 3 * row, np.uint8)
-        (folder / f"{row}.png").write_bytes(tf.io.encode_png(picture).numpy())
+        (folder / f"{row}.png").write_bytes(tf.io.encode_png(make_picture(row)).numpy())
         tags = ["even", "odd"][row % 2] + (" last" if row == NUM_PAIRS - 1 else "")
         lines.append(f"{row}.png,{tags},{'x|y' if row % 5 else 'x'},{SPLITS[row % 4]}")
     (folder / "pairs.csv").write_text("\n".join(lines))
@@ -64,7 +67,7 @@ def computed(monkeypatch):
         counts.append(len(rows))
         return compute_vectors(rows, *names)
 
-    monkeypatch.setattr(shard_writer, "compute_vectors", counting)
+    monkeypatch.setattr("cmimh_tf.features.featurize.compute_vectors", counting)
     return counts
 
 
@@ -79,7 +82,7 @@ def test_npz_has_vectors_labels_captions_and_splits_in_the_order_of_the_table(ta
     np.testing.assert_array_equal(np.flatnonzero(data.is_query), np.arange(0, NUM_PAIRS, 4))
     np.testing.assert_array_equal(np.flatnonzero(data.is_train), np.arange(1, NUM_PAIRS, 4))
     for row in (0, 7, 69):
-        expected = describe_pictures(np.full((1, 4, 4 + row % 3, 3), 3 * row, np.uint8))
+        expected = describe_pictures(make_picture(row)[np.newaxis])
         np.testing.assert_allclose(data.image[row : row + 1], expected, atol=1e-5)
     assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
 
@@ -90,7 +93,7 @@ def test_shards_hold_what_the_npz_does_and_say_what_they_are(table, shards, tmp_
     for name in ("image", "text", "labels", "ids", "captions", "is_query", "is_train", "classes"):
         np.testing.assert_array_equal(getattr(of_npz, name), getattr(of_shards, name))
     names = [f"pairs-{number:05d}-of-00004.tfrecord" for number in range(4)]
-    assert sorted(path.name for path in shards.iterdir()) == [*names, "pairs.json"]
+    assert sorted(path.name for path in shards.glob("[!.]*")) == [*names, "pairs.json"]
     description = json.loads((shards / "pairs.json").read_text())
     assert description["image"] == {"features": "descriptor@1", "width": 572}
     assert (description["pairs"], description["shards"], description["labels"]) == (NUM_PAIRS, 4, 2)
@@ -136,11 +139,10 @@ def test_killed_process_leaves_whole_shards_that_are_not_computed_again(table, s
     code = f"""
 import os, signal
 from pathlib import Path
-from cmimh_tf.data.records import open_records
-from cmimh_tf.features import shard_writer
-from cmimh_tf.features.featurize import featurize
+from cmimh_tf.data import open_records
+from cmimh_tf.features import featurize as module
 
-compute, calls = shard_writer.compute_vectors, []
+compute, calls = module.compute_vectors, []
 
 def killed_at_the_third_shard(*arguments):
     calls.append(0)
@@ -148,15 +150,16 @@ def killed_at_the_third_shard(*arguments):
         os.kill(os.getpid(), signal.SIGKILL)
     return compute(*arguments)
 
-shard_writer.compute_vectors = killed_at_the_third_shard
+module.compute_vectors = killed_at_the_third_shard
 features = {{"image_features": "descriptor", "text_features": {f"tags:{table / 'tags.txt'}"!r}}}
-featurize(open_records({str(table / "pairs.csv")!r}), Path({str(tmp_path / "out")!r}), pairs_per_shard=20, **features)
+reader, out = open_records({str(table / "pairs.csv")!r}), Path({str(tmp_path / "out")!r})
+module.featurize(reader, out, pairs_per_shard=20, **features)
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=600, check=False)
     assert result.returncode == -signal.SIGKILL, result.stderr
     finished = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("pairs-*")}
     assert sorted(finished) == ["pairs-00000-of-00004.tfrecord", "pairs-00001-of-00004.tfrecord"]
-    with pytest.raises(DataError, match=r"all 4 shards must be there. Received: 2"):
+    with pytest.raises(DataError, match=r"all 4 shards must exist. Received: 2"):
         open_records(str(tmp_path / "out")).index()
 
     write(table, tmp_path / "out")
@@ -175,7 +178,7 @@ def test_npz_that_was_stopped_goes_on_too(table, tmp_path, monkeypatch):
         return compute_vectors(rows, *names)
 
     calls = []
-    monkeypatch.setattr(shard_writer, "compute_vectors", stop_at_the_second_shard)
+    monkeypatch.setattr("cmimh_tf.features.featurize.compute_vectors", stop_at_the_second_shard)
     with pytest.raises(Exception, match="stopped here"):
         write(table, tmp_path / "a.npz")
     assert not (tmp_path / "a.npz").exists()
@@ -190,9 +193,11 @@ def test_shards_of_other_features_or_data_are_never_reused(table, tmp_path, comp
     write(table, tmp_path / "out")
     write(table, tmp_path / "out")
     assert sum(computed) == NUM_PAIRS
-    with pytest.raises(ValueError, match=r"`out` must be .* shards of the same work. .*`text_features` 'tags:.*others"):
+    with pytest.raises(
+        ValueError, match=r"`out` must be .* made from the same data and features. .*`text_features` 'tags:.*others"
+    ):
         write(table, tmp_path / "out", tags="others.txt")
-    with pytest.raises(ValueError, match=r"with `data` '\w+' instead of '\w+'. --overwrite"):
+    with pytest.raises(ValueError, match=r"with `data` '\w+' instead of '\w+'. Use --overwrite"):
         write(table, tmp_path / "out", data="fewer.csv")
     write(table, tmp_path / "out", tags="others.txt", overwrite=True)
     assert sum(computed) == 2 * NUM_PAIRS
@@ -221,7 +226,7 @@ def test_vectors_of_the_source_are_taken_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"text_features": "bag_of_words"}, "`text_features` must not be fitted here"),
+        ({"text_features": "bag_of_words"}, "`text_features` must not be bag_of_words here"),
         ({"image_features": "descriptr"}, "`image_features` must be one of descriptor, .* Did you mean descriptor"),
         ({"pairs_per_shard": 0}, "`pairs_per_shard` must be at least 1. Received: pairs_per_shard=0"),
     ],
@@ -234,7 +239,7 @@ def test_bad_options_are_refused_and_write_nothing(table, tmp_path, options, mes
 
 def test_folder_of_something_else_is_refused(table, tmp_path):
     (tmp_path / "photo.jpg").write_bytes(b"mine")
-    with pytest.raises(ValueError, match=r"`out` must be a new folder, or one of this command. .*with photo.jpg"):
+    with pytest.raises(ValueError, match=r"`out` must be a new folder, or one made by this command. .*with photo.jpg"):
         write(table, tmp_path, overwrite=True)
     assert (tmp_path / "photo.jpg").read_bytes() == b"mine"
     assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
@@ -245,7 +250,7 @@ def test_folder_of_something_else_is_refused(table, tmp_path):
 def test_folder_in_use_is_refused(table, tmp_path):
     with (
         ShardFolder(tmp_path / "out").claimed({}, overwrite=False),
-        pytest.raises(ValueError, match=r"`out` must not be in use. Received: .*out, by another command"),
+        pytest.raises(ValueError, match=r"`out` must not be in use. Received: .*out, which process \d+ is writing to"),
     ):
         write(table, tmp_path / "out")
 
@@ -272,7 +277,7 @@ def test_error_of_tensorflow_is_one_sentence_of_the_command(monkeypatch, capsys)
     def fail(*_, **__):
         raise tf.errors.PermissionDeniedError(None, None, "features; Permission denied")
 
-    monkeypatch.setattr("cmimh_tf.features.featurize.featurize", fail)
+    monkeypatch.setattr(command, "featurize", fail)
     monkeypatch.setattr(sys, "argv", ["features", "--data", "synthetic", "--out", "features"])
     with pytest.raises(SystemExit, match="2"):
         command.main()
@@ -287,9 +292,16 @@ def test_record_with_another_width_is_named(tmp_path):
         featurize(open_records(str(tmp_path / "a.jsonl")), tmp_path / "out", **names)
 
 
-def test_progress_counts_what_workers_did(table, tmp_path, monkeypatch):
-    told = []
-    monkeypatch.setattr(PairProgress, "add", lambda self, count: told.append((count, self.total)))
+def test_progress_counts_the_pairs_of_all_workers(table, tmp_path, monkeypatch):
+    class CountingBar(progress.ProgressBar):
+        def close(self):
+            counted.append((self.initial, self.n, self.total))
+            super().close()
+
+    counted = []
+    monkeypatch.setattr("cmimh_tf.features.featurize.ProgressBar", CountingBar)
     write(table, tmp_path / "out")
-    assert sum(count for count, _ in told) == NUM_PAIRS
-    assert {total for _, total in told} == {NUM_PAIRS}
+    (tmp_path / "out" / "pairs-00002-of-00004.tfrecord").unlink()
+    write(table, tmp_path / "out")
+    # `close` may be called more than once.
+    assert list(dict.fromkeys(counted)) == [(0, NUM_PAIRS, NUM_PAIRS), (NUM_PAIRS - 17, NUM_PAIRS, NUM_PAIRS)]

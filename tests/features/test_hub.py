@@ -67,7 +67,7 @@ def test_encoder_without_its_preprocessing_is_refused(folder, tmp_path):
 
 
 def test_models_of_other_inputs_are_refused(folder):
-    with pytest.raises(ValueError, match=r"`handle` must take square pictures, .* Received: \(None, 1\)"):
+    with pytest.raises(ValueError, match=r"`handle` must have square inputs, .* Received: \(None, 1\)"):
         make_image_features(f"hub:{folder / 'encoder'}")
     tf.saved_model.save(tf.Module(), str(folder / "nothing"))
     with pytest.raises(ValueError, match=r"`handle` must have one of the signatures serving_default, .* with none"):

@@ -5,10 +5,9 @@ import pytest
 import tensorflow as tf
 
 from cmimh_tf.features import make_image_features
-from cmimh_tf.features.alexnet import make_alexnet
+from cmimh_tf.features.alexnet_vgg19 import make_alexnet
 from cmimh_tf.features.efficientnet_lite0 import make_efficientnet_lite0
-from cmimh_tf.features.packages import package_folder
-from cmimh_tf.features.torch_weights import read_pth
+from cmimh_tf.features.weights import package_folder, read_pth
 
 STRIDE_2_BLOCKS = (1, 3, 5, 11)
 
@@ -116,5 +115,7 @@ def test_alexnet_is_its_layers():
 
 
 def test_alexnet_of_another_network_is_refused():
-    with pytest.raises(ValueError, match=r"must be torchvision's of AlexNet. Received: none named features\.0\.weight"):
+    with pytest.raises(
+        ValueError, match=r"must be those of torchvision's AlexNet. Received: none named features\.0\.weight"
+    ):
         make_alexnet({"conv1.weight": np.zeros((1, 1, 1, 1), np.float32)})

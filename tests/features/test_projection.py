@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from cmimh_tf.features import Projection
 from cmimh_tf.features.projection import with_fixed_signs
-from cmimh_tf.models.feature_scaler import FeatureScaler
+from cmimh_tf.layers import FeatureScaler
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cmimh_tf.features.bert_characters import replace_character, replacement_table
-from cmimh_tf.features.packages import package_folder
-from cmimh_tf.features.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer
+from cmimh_tf.features.weights import package_folder
+from cmimh_tf.features.wordpiece import SPECIAL_TOKENS, WordPieceTokenizer, replace_character, replacement_table
 
 PIECES = [*SPECIAL_TOKENS, "un", "##aff", "##able", "##a", "a", "dog", ",", "!", "東", "京", "##s"]
 UNK, CLS, SEP = 1, 2, 3

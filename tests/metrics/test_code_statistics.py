@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from cmimh_tf.codes import pack_bits
 from cmimh_tf.metrics import (
     bit_balance,
     constant_bits,
@@ -12,7 +13,6 @@ from cmimh_tf.metrics import (
     saturated_share,
     total_correlation_estimate,
 )
-from cmimh_tf.ops.hamming import pack_bits
 
 ALL_BYTES = np.arange(256, dtype=np.uint8)[:, None]
 
@@ -107,6 +107,7 @@ def test_total_correlation_of_the_best_discriminator():
         ),
         (lambda: saturated_share([0.5, np.nan]), ValueError, r"`probs` must be in \[0, 1\]"),
         (lambda: saturated_share([0.5], margin=0.5), ValueError, r"`margin` must be in \[0, 0.5\)"),
+        (lambda: saturated_share([0.5], margin=0.7), ValueError, r"`margin` must be in \[0, 0.5\)"),
         (lambda: total_correlation_estimate([]), ValueError, "`discriminator_logits` must not be empty"),
     ],
 )

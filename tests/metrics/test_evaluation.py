@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from cmimh_tf.codes import pack_bits
 from cmimh_tf.metrics import (
     TASKS,
     CodedItems,
@@ -14,7 +15,6 @@ from cmimh_tf.metrics import (
     precision_recall_curve,
     recall_one_at_k,
 )
-from cmimh_tf.ops.hamming import pack_bits
 
 
 def random_items(num_items, seed, labels=True):

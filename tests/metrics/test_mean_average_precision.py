@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from cmimh_tf.codes import pack_bits
 from cmimh_tf.metrics import mean_average_precision
-from cmimh_tf.ops.hamming import pack_bits
 
 # The query 0 has distances 0, 1, 2, ... to these codes, which have as many ones: no ties.
 LADDER = np.array([[(1 << ones) - 1] for ones in range(8)], np.uint8)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cmimh_tf.codes import unpack_codes
 from cmimh_tf.metrics.ranking import rank_database, tie_order
-from cmimh_tf.ops.hamming import unpack_codes
 
 
 def naive_ranking(query_codes, database_codes, query_labels, database_labels, cutoffs, seed):

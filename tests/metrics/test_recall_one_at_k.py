@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cmimh_tf.codes import hamming_distance
 from cmimh_tf.metrics import recall_one_at_k
 from cmimh_tf.metrics.ranking import tie_order
-from cmimh_tf.metrics.recall_one_at_k import pair_ranks
-from cmimh_tf.ops.hamming import hamming_distance
+from cmimh_tf.metrics.retrieval import pair_ranks
 
 
 def test_by_hand():

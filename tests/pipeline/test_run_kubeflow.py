@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from pipeline.run_kubeflow import _compile
+from pipeline.run_kubeflow import compile_pipeline
 
 pytest.importorskip("kfp.pipeline_spec", reason="kfp-pipeline-spec contradicts TFX on Python 3.10")
 
@@ -13,7 +13,7 @@ pytest.importorskip("kfp.pipeline_spec", reason="kfp-pipeline-spec contradicts T
 @pytest.mark.filterwarnings("ignore")
 def test_specification_has_all_components(tmp_path):
     output = tmp_path / "cmimh.json"
-    _compile(
+    compile_pipeline(
         argparse.Namespace(
             data="emoji",
             root="gs://bucket/root",

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from cmimh_tf.codes import pack_bits
 from cmimh_tf.metrics.evaluation import TASKS
-from cmimh_tf.ops.hamming import pack_bits
 from cmimh_tf.reports import plots
-from cmimh_tf.reports.style import to_data_uri
+from cmimh_tf.reports.plot_style import to_data_uri
 
 
 def _metrics():
@@ -31,9 +31,9 @@ def test_precision_recall_leaves_out_undefined_points():
 
 
 def test_training_plot_has_one_panel_a_term():
-    history = [{"epoch": epoch, "objective": 3.0 - epoch, "balance": 1.0} for epoch in (1, 2)]
+    history = [{"epoch": epoch, "loss": 3.0 - epoch, "balance": 1.0} for epoch in (1, 2)]
     figure = plots.training_plot(history)
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["objective", "balance"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["loss", "balance"]
     np.testing.assert_array_equal(figure.axes[0].lines[0].get_xydata(), [[1, 2], [2, 1]])
 
 

@@ -1,6 +1,4 @@
-import asyncio
 import contextlib
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,17 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cmimh_tf.config import get_preset
 from cmimh_tf.features.bag_of_words import BagOfWords
 from cmimh_tf.features.descriptor import DESCRIPTOR_DIM, describe_pictures
-from cmimh_tf.models.cmimh import CMIMH
-from serving.export import export_model
-from serving.preprocessing import PictureAndCaptionPreprocessing
+from cmimh_tf.model import CMIMH
 from serving.server.model_store import ModelStore
 from serving.server.running import Addresses, running_server
 from serving.server.settings import Settings
-
-CAPTIONS = ["a red cat", "a blue dog", "the dog and the cat", "red birds", "a bird on a tree"]
+from tests.serving.server_process import export_small_model
+from tests.serving.service_thread import in_thread
 
 
 @dataclass(frozen=True)
@@ -42,24 +37,10 @@ class Exported:
         return self.model.hash_images(np.concatenate([describe_pictures(picture[None]) for picture in pictures]))
 
 
-def make_model(text_units: int, seed: int = 0) -> CMIMH:
-    import dataclasses
-
-    model = CMIMH(dataclasses.replace(get_preset("smoke"), seed=seed), DESCRIPTOR_DIM, text_units)
-    rng = np.random.default_rng(seed)
-    model.adapt(rng.random((50, DESCRIPTOR_DIM)), rng.random((50, text_units)))
-    return model
-
-
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory) -> Exported:
-    bag_of_words = BagOfWords.fit(CAPTIONS, unit_length=True, unknown_column=True)
-    model = make_model(bag_of_words.dim)
     base = tmp_path_factory.mktemp("serving_model") / "cmimh"
-    preprocessing = PictureAndCaptionPreprocessing(bag_of_words)
-    export_model(
-        model, base / "1", preprocessing=preprocessing, extra_assets={"metrics.json": "{}"}, warmup_batch_sizes=(1, 2)
-    )
+    model, bag_of_words = export_small_model(base / "1")
     return Exported(model, base, bag_of_words)
 
 
@@ -78,38 +59,8 @@ def serve():
     return _serve
 
 
-@contextlib.contextmanager
-def _serve(settings: Settings) -> Iterator[Addresses]:
-    started: list[Addresses | BaseException] = []
-    ready, loops, stops = threading.Event(), [], []
-
-    async def run() -> None:
-        loops.append(asyncio.get_running_loop())
-        stops.append(asyncio.Event())
-        async with running_server(settings) as addresses:
-            started.append(addresses)
-            ready.set()
-            await stops[0].wait()
-
-    def target() -> None:
-        try:
-            asyncio.run(run())
-        except BaseException as error:
-            started.append(error)
-            ready.set()
-
-    thread = threading.Thread(target=target, daemon=True)
-    thread.start()
-    assert ready.wait(120)
-    if isinstance(started[0], BaseException):
-        raise started[0]
-    try:
-        yield started[0]
-    finally:
-        loops[0].call_soon_threadsafe(stops[0].set)
-        thread.join(60)
-        assert not thread.is_alive()
-        assert len(started) == 1, started
+def _serve(settings: Settings) -> contextlib.AbstractContextManager[Addresses]:
+    return in_thread(lambda: running_server(settings))
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,9 @@ def test_codes_are_equal_over_rest_over_grpc_and_in_process(exported, url, tmp_p
         np.testing.assert_array_equal(client.hash_texts(texts), exported.model.hash_texts(texts))
         np.testing.assert_array_equal(client.hash_captions(captions), exported.caption_codes(captions))
         np.testing.assert_array_equal(client.hash_image_files(paths), exported.picture_codes(pictures))
+        codes, probs = client.predict("hash_caption", [caption.encode() for caption in captions])
+        np.testing.assert_array_equal(codes, exported.caption_codes(captions))
+        np.testing.assert_array_equal(np.unpackbits(codes, axis=1, bitorder="little"), probs >= 0.5)
 
 
 def test_long_rows_are_sent_in_requests_that_the_server_takes(exported, url):

@@ -4,15 +4,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.run_root import RunRoot
-from serving.server.addresses import METRICS_PATH
+from pipeline.root import PipelineRoot
 from serving.server.config_files import (
     ModelConfig,
     read_batching_parameters,
     read_model_configs,
     read_monitoring_config,
 )
-from serving.server.settings import Settings, parse_flags
+from serving.server.rest import METRICS_PATH
+from serving.server.settings import Settings
 
 SERVING = Path(__file__).resolve().parents[2] / "serving"
 
@@ -47,7 +47,7 @@ def test_the_manifests_mount_what_their_flags_name():
         if path:
             assert (SERVING / mounts[path.group(1)]).is_file()
     assert any(volume.startswith("${MODEL_BASE:-") for volume in compose["volumes"])
-    pushed = RunRoot(SERVING.parent / "runs" / "pipeline" / "emoji").serving
+    pushed = PipelineRoot(SERVING.parent / "runs" / "pipeline" / "emoji").serving
     assert (SERVING / mounts["/models/cmimh"]).resolve() == pushed
     assert all(port.startswith("127.0.0.1:") for port in compose["ports"])
 
@@ -91,25 +91,3 @@ def test_unknown_batching_parameter(tmp_path):
     path.write_text("max_batch_sizes { value: 3 }")
     with pytest.raises(ValueError, match="must be a BatchingParameters in text format"):
         read_batching_parameters(path)
-
-
-def test_flags(tmp_path, monkeypatch, capsys):
-    (tmp_path / "token").write_text(" secret\n")
-    batching = str(SERVING / "batching.config")
-    settings = parse_flags(
-        ["--model-base", "m", "--token-file", str(tmp_path / "token"), "--grpc-port", "-1",
-         "--batching-parameters-file", batching]
-    )  # fmt: skip
-    assert (settings.token, settings.grpc_port, settings.host) == ("secret", None, "127.0.0.1")
-    assert settings.num_batch_threads == 2
-    monkeypatch.setenv("CMIMH_SERVING_TOKEN", "other")
-    assert parse_flags(["--model-base", "m"]).token == "other"
-    for flags, message in [
-        ([], "`model_base` or `model_config_file` must be given"),
-        (["--model-base", "m", "--tls-key", "k"], "`tls_certificate` and `tls_key` must be given together"),
-        (["--model-base", "m", "--max-batch-size", "0"], "`max_batch_size` must be at least 1"),
-        (["--model-base", "m", "--request-timeout", "0"], "`request_timeout` must be positive"),
-    ]:
-        with pytest.raises(SystemExit):
-            parse_flags(flags)
-        assert message in capsys.readouterr().err

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.export import export_model, next_version
-from serving.server.errors import ServingError
+from serving.errors import ServingError
+from serving.export import WARMUP_FILE, export_model, next_version, read_warmup
 from serving.server.servable import Servable
-from serving.warmup import WARMUP_FILE, read_warmup
 
 SIGNATURES = {
     "hash_caption", "hash_image", "hash_image_bytes", "hash_image_float_bytes", "hash_text", "hash_text_float_bytes",
@@ -222,7 +221,7 @@ def test_only_the_encoders_are_saved(exported):
 def test_vectors_alone_have_no_raw_signatures_and_refuse_to_overwrite(tmp_path):
     from cmimh_tf import CMIMH, get_preset
 
-    model = CMIMH(get_preset("smoke"), 6, 4)
+    model = CMIMH(config=get_preset("smoke"), image_units=6, text_units=4)
     target = next_version(tmp_path / "model")
     assert target.name == "1"
     target.mkdir(parents=True)

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from serving.server.errors import ServingError
+from serving.errors import ServingError
 from serving.server.model_store import ModelStore
 from serving.server.settings import Settings
 
@@ -167,5 +167,5 @@ def test_a_model_that_left_the_configuration_is_unloaded(base):
     store.poll()
     with store.acquire("renamed") as servable:
         assert servable.version == 1
-    with pytest.raises(ServingError, match="Servable not found"):
-        store.take("cmimh")
+    with pytest.raises(ServingError, match="Servable not found"), store.acquire("cmimh"):
+        pass

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tests.serving.rest_exchange import PREDICT, b64, predict, run
+from tests.serving.http_exchange import PREDICT, b64, predict, run
 
 
 def test_rows_and_columns_give_the_codes_of_the_model(exported, store):

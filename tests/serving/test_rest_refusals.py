@@ -7,9 +7,9 @@ import zlib
 
 import pytest
 
-from serving.server.errors import ServingError
-from serving.server.rest import gunzip
-from tests.serving.rest_exchange import PREDICT, run
+from serving.errors import ServingError
+from serving.web_app import gunzip
+from tests.serving.http_exchange import PREDICT, run
 
 WRONG = [
     ({"instances": [[1.0]]}, 400, 'Serving signature name: "x" not found in signature def', "x"),

@@ -33,7 +33,6 @@ def test_a_model_of_unknown_origin_is_refused(folder):
 
 
 def test_clearing_deletes_the_run_and_nothing_else(folder):
-    (folder.path / ".deleted-checkpoints").mkdir()
     folder.clear()
     assert [path.name for path in folder.path.iterdir()] == ["notes.txt"]
     folder.clear()
@@ -45,7 +44,7 @@ def test_configuration_is_deleted_last(folder, monkeypatch):
     def killed(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cmimh_tf.training.run_folder.shutil.rmtree", lambda path, **_: killed(path))
+    monkeypatch.setattr("cmimh_tf.training.run_folder.remove_folder", killed)
     with pytest.raises(KeyboardInterrupt):
         folder.clear()
     assert folder.config.exists()

@@ -3,14 +3,19 @@ import io
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from cmimh_tf import stored_rows
+from cmimh_tf.command_line import load_data
 from cmimh_tf.config import get_preset
+from cmimh_tf.data.readers.tfrecord import make_example
+from cmimh_tf.data.splits import split_data
 from cmimh_tf.data.synthetic import make_synthetic
 from cmimh_tf.overrides import override
-from cmimh_tf.training.divergence import TrainingDiverged
+from cmimh_tf.training import neighbourhood
+from cmimh_tf.training.callbacks import TrainingDiverged, pair_score
 from cmimh_tf.training.run_folder import load_model
 from cmimh_tf.training.trainer import train_model
-from cmimh_tf.training.validation import pair_score
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +75,41 @@ def test_a_killed_run_resumes_to_the_same_weights(pairs, tmp_path, validation_sh
     assert resumed.history == unbroken.history
 
 
+@pytest.fixture
+def shards(pairs, tmp_path):
+    """The pairs as `cmimh_tf.features` writes them, in two files."""
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for shard, rows in enumerate(np.array_split(np.arange(len(pairs)), 2)):
+        with tf.io.TFRecordWriter(str(folder / f"pairs-{shard:05d}-of-00002.tfrecord")) as file:
+            for row in rows:
+                example = {"id": str(row), "image": pairs.image[row], "text": pairs.text[row]}
+                file.write(make_example({**example, "labels": pairs.labels[row].astype(np.int64)}).SerializeToString())
+    return str(folder)
+
+
+@pytest.mark.parametrize("exact_pairs", [50_000, 100])
+def test_shards_above_the_limit_train_to_the_same_weights(shards, exact_pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr(neighbourhood, "EXACT_PAIRS", exact_pairs)
+    config = smoke(training__epochs=3, training__validation_share=0.2)
+    in_memory = load_data(shards, 0, tmp_path / "vectors")
+    monkeypatch.setattr(stored_rows, "IN_MEMORY_BYTES", 1000)
+    in_files = load_data(shards, 0, tmp_path / "vectors")
+    assert isinstance(in_memory.image, np.ndarray)
+    assert isinstance(in_files.image, stored_rows.StoredRows)
+    assert in_files.fingerprint() == in_memory.fingerprint()
+    rows = split_data(in_memory, seed=0).train
+    expected = train(in_memory.take(rows), config)
+    with pytest.raises(KeyboardInterrupt):
+        train(in_files.take(rows), config, tmp_path / "run", callbacks=[StopAfter(epoch=1, batch=1)])
+    assert (tmp_path / "run" / "checkpoints" / "neighbourhood" / "targets").exists()
+    found = train(load_data(shards, 0, tmp_path / "vectors").take(rows), config, tmp_path / "run")
+    for one, other in zip(expected.model.get_weights(), found.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert found.history == expected.history
+    assert not (tmp_path / "run" / "checkpoints" / "neighbourhood").exists()
+
+
 def test_a_finished_run_is_not_trained_again(pairs, tmp_path):
     config = smoke(training__epochs=2)
     first = train(pairs, config, tmp_path)
@@ -113,7 +153,7 @@ def test_nan_stops_the_run_with_step_and_term(pairs, tmp_path):
     config = smoke(optimizer__encoder_rate=1e30, optimizer__gradient_clip_norm=None, training__epochs=3)
     with pytest.raises(TrainingDiverged, match=r"diverged at step \d+ \(epoch 1\): .* is not finite") as error:
         train(pairs, config, tmp_path)
-    assert "There is no checkpoint from before." in str(error.value)
+    assert "There is no earlier checkpoint." in str(error.value)
 
 
 @pytest.mark.parametrize("changed", ["configuration", "pairs"])
@@ -144,7 +184,7 @@ def test_too_few_pairs_are_refused(pairs):
 
 
 def test_missing_and_foreign_models_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="folder with a finished run"):
+    with pytest.raises(FileNotFoundError, match="folder of a finished run"):
         load_model(tmp_path)
     (tmp_path / "model.keras").write_bytes(b"not a model")
     with pytest.raises(ValueError, match="cannot be read as a model"):

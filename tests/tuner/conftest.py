@@ -7,9 +7,9 @@ import pytest
 
 from cmimh_tf.config import CMIMHConfig, LossConfig
 from tuner.oracles import make_oracle
-from tuner.search_result import summarise
+from tuner.results import summarise
 from tuner.search_space import make_space
-from tuner.trial_records import TrialRecord
+from tuner.trials import TrialRecord
 from tuner.weight_tuner import WeightTuner
 
 KEY = "loss.balance_weight"

@@ -3,11 +3,17 @@
 import numpy as np
 import pytest
 
+from cmimh_tf.codes import pack_bits
 from cmimh_tf.data import PairedData
 from cmimh_tf.metrics.evaluation import CodedItems
-from cmimh_tf.ops.hamming import pack_bits
-from tuner.criteria import LABEL_FREE, LABEL_FREE_CRITERIA, VAL_MAP, measure_criteria, resolve_objective
-from tuner.feature_neighbours import feature_neighbours
+from tuner.criteria import (
+    LABEL_FREE,
+    LABEL_FREE_CRITERIA,
+    VAL_MAP,
+    feature_neighbours,
+    measure_criteria,
+    resolve_objective,
+)
 
 NUM_QUERIES, NUM_DATABASE = 30, 90
 

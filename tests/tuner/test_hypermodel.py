@@ -1,4 +1,4 @@
-"""One trial with real, tiny trainings."""
+"""Folds of the training set, and trials with real, tiny trainings."""
 
 import dataclasses
 import io
@@ -10,12 +10,12 @@ import pytest
 from cmimh_tf.config import get_preset
 from cmimh_tf.data.synthetic import make_synthetic
 from cmimh_tf.overrides import override
-from cmimh_tf.training.divergence import TrainingDiverged
+from cmimh_tf.training.callbacks import TrainingDiverged
 from tuner.criteria import LABEL_FREE_CRITERIA
-from tuner.hypermodel import WeightHyperModel
-from tuner.search_folder import SearchFolder
+from tuner.hypermodel import WeightHyperModel, make_folds
+from tuner.results import SearchFolder
+from tuner.search import WeightSearch
 from tuner.search_space import make_space
-from tuner.weight_search import WeightSearch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated, (use|get):DeprecationWarning")
 TINY = override(
@@ -28,6 +28,43 @@ TINY = override(
         "training.batch_size": 32,
     },
 )
+
+
+@pytest.mark.parametrize("folds", [1, 2, 5])
+def test_held_out_pairs_are_in_neither_part(folds):
+    for fold in make_folds(100, 40, folds=folds, seed=0):
+        assert not np.intersect1d(fold.query, fold.database).size
+        assert np.isin(fold.fit, fold.database).all()
+        assert sorted([*fold.fit, *fold.query]) == list(range(40))
+        assert sorted([*fold.database, *fold.query]) == list(range(100))
+
+
+def test_folds_cover_the_training_set_once():
+    held_out = np.concatenate([fold.query for fold in make_folds(100, 41, folds=3, seed=0)])
+    assert sorted(held_out) == list(range(41))
+
+
+def test_one_fold_holds_out_a_fifth():
+    (fold,) = make_folds(5000, 5000, folds=1, seed=0)
+    assert (len(fold.fit), len(fold.query)) == (4000, 1000)
+
+
+def test_seed_decides():
+    first, again, other = (make_folds(50, 50, folds=1, seed=seed)[0].query for seed in (0, 0, 1))
+    assert (first == again).all()
+    assert (first != other).any()
+
+
+def test_large_databases_are_thinned():
+    (fold,) = make_folds(50_000, 20_000, folds=1, seed=0)
+    assert (len(fold.query), len(fold.database)) == (2_000, 20_000)
+    assert not np.intersect1d(fold.query, fold.database).size
+
+
+@pytest.mark.parametrize(("folds", "pairs"), [(0, 100), (1, 9), (30, 59)])
+def test_too_few_pairs(folds, pairs):
+    with pytest.raises(ValueError, match=rf"Received: folds={folds}, {pairs} training pairs."):
+        make_folds(pairs, pairs, folds=folds, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -44,22 +81,6 @@ def test_a_trial_is_shorter_in_all_that_depends_on_its_length(pool):
     assert dataclasses.replace(short, training=TINY.training, loss=TINY.loss) == TINY
 
 
-def test_criteria_are_means_over_the_folds_and_the_cost_is_their_sum(pool):
-    hypermodel = WeightHyperModel(make_space(TINY), pool, 200, folds=2, trial_share=0.2)
-    hp = make_space(TINY).hyperparameters()
-    metrics = hypermodel.fit(hp)
-    assert {"val_map", *LABEL_FREE_CRITERIA} < set(metrics)
-    # Two folds, each of 2 epochs with 3 batches of 32 out of 100 pairs.
-    assert (metrics["steps"], metrics["full_steps"]) == (12.0, 60.0)
-    assert metrics["seconds"] >= metrics["training_seconds"] > 0
-
-
-def test_same_seed_same_criteria(pool):
-    space = make_space(TINY)
-    first, again = (WeightHyperModel(space, pool, 200, trial_share=0.2).fit(space.hyperparameters()) for _ in range(2))
-    assert [first[name] for name in LABEL_FREE_CRITERIA] == [again[name] for name in LABEL_FREE_CRITERIA]
-
-
 def test_built_model_can_be_trained_by_any_tuner(pool):
     space = make_space(TINY)
     model = WeightHyperModel(space, pool, 200).build(space.hyperparameters())
@@ -72,14 +93,18 @@ def test_a_trial_killed_before_its_result_is_known_trains_nothing_again(pool, tm
     options = {"folds": 2, "trial_share": 0.1, "training_root": tmp_path / "training"}
     hypermodel = WeightHyperModel(space, pool, 200, **options)
     first = hypermodel.fit(space.hyperparameters())
+    assert {"val_map", *LABEL_FREE_CRITERIA} < set(first)
+    # The cost is the sum over two folds, each of 1 epoch with 3 batches of 32 out of 100 pairs.
+    assert (first["steps"], first["full_steps"]) == (6.0, 60.0)
+    assert first["seconds"] >= first["training_seconds"] > 0
     again = WeightHyperModel(space, pool, 200, **options).fit(space.hyperparameters())
-    assert (first["steps"] > 0, again["steps"]) == (True, 0)
+    assert again["steps"] == 0
     assert [first[name] for name in LABEL_FREE_CRITERIA] == [again[name] for name in LABEL_FREE_CRITERIA]
     hypermodel.forget(space.hyperparameters().values)
     assert list((tmp_path / "training").iterdir()) == []
 
 
-def test_halved_training_goes_on_from_its_checkpoint(pool, tmp_path):
+def test_halved_training_resumes_and_ends_as_one_in_one_go(pool, tmp_path):
     space = make_space(TINY)
     options = {"trial_share": 0.4, "training_root": tmp_path, "keep_checkpoints": True}
     hypermodel = WeightHyperModel(space, pool, 200, **options)
@@ -122,7 +147,7 @@ def test_planted_optimum_is_found(pool, tmp_path, capsys):
     screen = io.StringIO()
     search.begin(screen)
     search.run(1, [])
-    assert search.conclude(screen) == 0
+    assert search.finish(screen) == 0
     result = search.folder.finished(3)
     assert result["best"] == {"optimizer.encoder_rate": 0.01}
     assert result["objective"] == "val_map"

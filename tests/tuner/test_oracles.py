@@ -21,11 +21,11 @@ PRESET = {"loss.mutual_information_weight": 10.0, "loss.balance_weight": 0.1}
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_preset_comes_first_and_no_setting_twice(planted, algorithm):
-    tuner = planted(algorithm, trials=8)
+    tuner = planted(algorithm, trials=6)
     tuner.search()
     tried = tuner.hypermodel.tried
     assert tried[0] == PRESET
-    assert len({tuple(values.items()) for values in tried}) == len(tried) == 8
+    assert len({tuple(values.items()) for values in tried}) == len(tried) == 6
 
 
 def test_bayesian_finds_the_planted_optimum(planted):
@@ -74,12 +74,12 @@ def test_failed_trials_count_as_the_worst(planted):
         if values["loss.mutual_information_weight"] > 12:
             raise ArithmeticError("too large")
 
-    tuner = planted("bayesian", trials=12, fail=fail_at_large_weights)
+    tuner = planted("bayesian", trials=8, fail=fail_at_large_weights)
     tuner.search()
     x, y = tuner.oracle._vectorize_trials()
     failed = [trial.status == TrialStatus.FAILED for trial in tuner.oracle.trials.values()]
     assert any(failed)
-    assert len(x) == 12
+    assert len(x) == 8
     assert set(y[failed]) == {max(y)}
 
 

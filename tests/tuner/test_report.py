@@ -5,7 +5,7 @@ import html.parser
 from tuner.criteria import LABEL_FREE_CRITERIA
 from tuner.plots import parallel_coordinates_plot, sensitivity_plot
 from tuner.report import render_report
-from tuner.trial_records import TrialRecord
+from tuner.trials import TrialRecord
 
 KEY = "loss.balance_weight"
 DESCRIPTION = {
@@ -44,7 +44,7 @@ def test_agreement_is_shown_where_there_are_labels(record, result_of):
     records = [record(i, score, value=score, criteria=criteria(score)) for i, score in enumerate((0.5, 0.6, 0.7))]
     page = render_report(DESCRIPTION, records, result_of(records, 3))
     assert "Criteria without labels" in page
-    assert "<th scope=row>pair_score</th><td>1.00</td>" in page
+    assert '<th scope="row">pair_score</th><td>1.00</td>' in page
 
 
 def test_single_trial_can_be_drawn(record):

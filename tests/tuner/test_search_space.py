@@ -4,7 +4,9 @@ import pytest
 
 from cmimh_tf.config import CMIMHConfig, LossConfig, get_preset
 from cmimh_tf.overrides import override
-from tuner.search_space import Dimension, make_space
+from cmimh_tf.terms import Term
+from tuner import search_space
+from tuner.search_space import Dimension, make_space, searched_terms
 
 WEIGHTS = [
     "loss.mutual_information_weight",
@@ -20,6 +22,12 @@ def test_the_four_weights_lie_around_the_preset():
     assert [item.start for item in space.dimensions] == [4.0, 1.5, 0.25, 0.01]
     for item in space.dimensions:
         assert item.low * item.high == pytest.approx(item.start**2)
+
+
+def test_a_new_term_of_the_loss_is_searched_too(monkeypatch):
+    rotation = Term("rotation", "L_rot", "rotation", weight=1.0, weight_symbol="λ5")
+    monkeypatch.setattr(search_space, "TERMS", (*search_space.TERMS, rotation))
+    assert searched_terms() == ["mutual_information", "modality_gap", "independence", "balance", "rotation"]
 
 
 def test_preset_is_the_default_on_log_scales():
@@ -69,7 +77,7 @@ def test_grid_is_geometric_with_the_preset_in_the_middle():
         ({"weights": ["balanc"]}, r"`weights` must be among mutual_information, .* Received: 'balanc'."),
         ({"extras": ["rate"]}, r"`extras` must be among input_norm, rates, epochs, or KEY=LOW:HIGH. Received: 'rate'."),
         ({"extras": ["loss.cross_decoders=1:2"]}, r"must name a number of the configuration."),
-        ({"extras": ["loss.balance_weight=1:2"]}, r"with its own value, 0.01, between them. Received: 1:2."),
+        ({"extras": ["loss.balance_weight=1:2"]}, r"contain its value in the configuration, 0.01. Received: 1:2."),
         ({"weights": ["balance"], "grid_points": 4}, r"`grid_points` must be an odd number of at least 3"),
     ],
 )
@@ -80,10 +88,10 @@ def test_refusals(options, message):
 
 def test_number_that_is_null_cannot_be_searched_around():
     config = override(get_preset("default"), {"network.input_norm": None})
-    with pytest.raises(ValueError, match=r"`network.input_norm` must be a number to be searched around"):
+    with pytest.raises(ValueError, match=r"`network.input_norm` must be a number in the configuration"):
         make_space(config, extras=["input_norm"])
 
 
 def test_ends_must_differ():
-    with pytest.raises(ValueError, match=r"between two positive numbers"):
+    with pytest.raises(ValueError, match=r"must have two different, positive ends"):
         Dimension("loss.balance_weight", 1.0, 1.0, 1.0)

@@ -1,12 +1,16 @@
-"""The tuner: failures are recorded, a broken search goes on, a finished one is left alone."""
+"""The tuner: failures are recorded, interrupted searches resume, and a chief without workers ends."""
 
 import json
 
+import keras_tuner
 import pytest
 
-from cmimh_tf.training.divergence import TrainingDiverged
-from tuner.trial_records import read_trials
+from cmimh_tf.training.callbacks import TrainingDiverged
+from tuner import weight_tuner
+from tuner.oracles import make_oracle
+from tuner.trials import read_trials
 from tuner.weight_tuner import NoTrialSucceeded
+from tuner.workers import PARENT_VARIABLE
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is deprecated, (use|get):DeprecationWarning"),
@@ -88,3 +92,37 @@ def test_no_best_among_failures(planted):
     tuner.search()
     with pytest.raises(NoTrialSucceeded, match="No trial succeeded"):
         tuner.get_best_hyperparameters()
+
+
+class Ended(Exception):
+    """The test has seen enough."""
+
+
+@pytest.mark.parametrize("has_parent", [True, False])
+def test_only_a_chief_on_its_own_gives_up(has_parent, tmp_path, monkeypatch):
+    hyperparameters = keras_tuner.HyperParameters()
+    hyperparameters.Float("weight", 0.1, 1.0)
+    oracle = make_oracle("random", "val_map", hyperparameters, trials=2, seed=0, max_epochs=1)
+    oracle._set_project_dir(str(tmp_path), "trials")
+    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "127.0.0.1")
+    monkeypatch.setenv("KERASTUNER_ORACLE_PORT", "0")
+    monkeypatch.delenv(PARENT_VARIABLE, raising=False)
+    if has_parent:
+        monkeypatch.setenv(PARENT_VARIABLE, "1")
+    # Two silent hours go by at each look at the clock.
+    now = iter(range(0, 10**9, 7200))
+    looks = []
+
+    def sleep(seconds):
+        looks.append(seconds)
+        if len(looks) == 3:
+            raise Ended
+
+    monkeypatch.setattr(weight_tuner.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(weight_tuner.time, "sleep", sleep)
+    if has_parent:
+        with pytest.raises(Ended):
+            weight_tuner.serve_oracle(oracle)
+    else:
+        weight_tuner.serve_oracle(oracle)
+        assert looks == []

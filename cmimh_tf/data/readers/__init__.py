@@ -1,1 +1,1 @@
-"""Readers of the kinds of data that `cmimh_tf.data.records.open_records` knows, one kind a file."""
+"""Readers, one kind of data per file. `cmimh_tf.data.sources.open_records` chooses among them."""

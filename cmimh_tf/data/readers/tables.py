@@ -1,12 +1,12 @@
-"""A table of pictures and captions, one pair a row: what CSV, JSON lines and Parquet have in common.
+"""A table of pictures and captions, one pair per row: what CSV, JSON lines and Parquet have in common.
 
     image,text,labels
     images/000000000136.jpg,Two giraffes in a room with people.,giraffe|person
 
 Columns: `image` (or `file_name`), `text` (or `caption`), and optionally `labels`, `id` and `split` ("train", "database"
-or "query"). Two columns for one of these are refused. A picture is a path relative to the table's folder; in Parquet it
-may also be the encoded bytes. Where a format can hold lists, `image` and `text` may be vectors instead. Labels are
-names, joined by bars or as a list.
+or "query"). A table with both names of a column is rejected. Pictures are paths relative to the table's folder;
+Parquet may also hold the encoded bytes. In JSON lines and Parquet, `image` and `text` may be vectors. Labels are names,
+separated by bars or in a list.
 """
 
 from __future__ import annotations
@@ -20,17 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from cmimh_tf.data.readers.official_splits import check_mark, marked_splits
-from cmimh_tf.data.readers.pictures import check_picture, read_picture
-from cmimh_tf.data.records import (
-    DataError,
-    PairReader,
-    PairRecord,
-    RecordIndex,
-    even_blocks,
-    files_fingerprint,
-    repeated_ids,
-)
+from cmimh_tf.data.pairs import DataError
+from cmimh_tf.data.pictures import check_picture, read_picture
+from cmimh_tf.data.records import PairReader, PairRecord, RecordIndex, check_vector, even_blocks
+from cmimh_tf.data.splits import check_mark, repeated_ids, splits_from_marks
+from cmimh_tf.files import files_fingerprint
 
 COLUMNS = ("image", "text", "labels", "id", "split")
 _COLUMN_OF_ALIAS = {"caption": "text", "file_name": "image"}
@@ -40,7 +34,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TableReader(PairReader):
-    """Pictures and captions by one table."""
+    """A table of pictures and captions."""
 
     path: Path
 
@@ -51,10 +45,10 @@ class TableReader(PairReader):
 
     @abc.abstractmethod
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, Row | DataError]]:
-        """Place and columns of each row from `start` on, or why a row has none. Aliases are columns already.
+        """Yields for each row its location and its columns under their main names, or the error in it.
 
         Raises:
-            DataError: if the file is no such table, or lacks a column.
+            DataError: if the file is not such a table, or lacks a column.
         """
 
     def fingerprint(self) -> str:
@@ -80,7 +74,7 @@ class TableReader(PairReader):
         fields: dict[str, Any] = {}
         image = row["image"]
         if isinstance(image, Mapping):
-            # As Hugging Face's data sets write a picture: {"bytes": ..., "path": ...}.
+            # Hugging Face data sets store a picture as {"bytes": ..., "path": ...}.
             image = image["bytes"] if image.get("bytes") else image.get("path")
         if isinstance(image, bytes):
             check_picture(image, f"{place}: `image`")
@@ -99,26 +93,15 @@ class TableReader(PairReader):
         return PairRecord(_id(row) or place, place, **fields)
 
 
-def check_vector(values: Any, name: str, place: str) -> np.ndarray:
-    """Finite numbers as float32 [D]."""
-    try:
-        vector = np.asarray(values, np.float32)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{place}: `{name}` must be numbers. Received: {str(values)[:60]}.") from error
-    if vector.ndim != 1 or not len(vector) or not np.isfinite(vector).all():
-        raise DataError(f"{place}: `{name}` must be a list of finite numbers. Received: {str(values)[:60]}.")
-    return vector
-
-
 def column_names(names: Iterable[str], place: object) -> list[str]:
-    """`names` with other names of a column changed to the column's.
+    """The main names of columns: `caption` becomes `text`, `file_name` becomes `image`.
 
     Args:
-        names: of a header, or of a row.
-        place: what it is called in an error.
+        names: the names in a header or a row.
+        place: their location for error messages.
 
     Raises:
-        DataError: if two of them are the same column, of which one would be lost.
+        DataError: if two names stand for the same column.
     """
     given = list(names)
     columns = [_COLUMN_OF_ALIAS.get(name, name) for name in given]
@@ -129,13 +112,17 @@ def column_names(names: Iterable[str], place: object) -> list[str]:
     return columns
 
 
-def with_columns(row: Row, place: object) -> dict[str, Any]:
-    """`row` under the names of `column_names`."""
+def rename_columns(row: Row, place: object) -> dict[str, Any]:
+    """`row` with the names of `column_names`."""
     return dict(zip(column_names(row, place), row.values(), strict=True))
 
 
 def check_header(names: list[str], path: Path) -> None:
-    """Refuses a table without pictures or texts."""
+    """Checks that a table has pictures and texts.
+
+    Raises:
+        DataError: naming the missing column.
+    """
     for name in ("image", "text"):
         if name not in names:
             raise DataError(f"{path}: must have a column `{name}`. Received: columns {', '.join(names)}.")
@@ -157,13 +144,13 @@ def _survey(reader: TableReader, modified_at: int) -> RecordIndex:
             splits.append(str(row.get("split") or "").strip())
         except DataError as error:
             problems.append(error)
-            # A bad row keeps its place, so that row numbers stay what they are.
+            # A row with an error keeps its number.
             ids.append(place)
             splits.append("")
     if not ids:
         raise DataError(f"{reader.path}: must have at least one pair. Received: none.")
     problems += repeated_ids(ids, places)
-    official, is_query = marked_splits(splits, reader.path, problems)
+    official, is_query = splits_from_marks(splits, reader.path, problems)
     return RecordIndex(ids, even_blocks(len(ids)), is_query, official, sorted(classes) or None, problems)
 
 
@@ -198,5 +185,5 @@ def _label_names(row: Row, place: str) -> list[str]:
         return [str(name).strip() for name in labels if str(name).strip()]
     except TypeError as error:
         raise DataError(
-            f"{place}: `labels` must be names, joined by bars or as a list. Received: {labels!r}."
+            f"{place}: `labels` must be names, separated by bars or in a list. Received: {labels!r}."
         ) from error

@@ -1,0 +1,257 @@
+"""Training from shards as the number of pairs grows: peak memory, seconds per step, start-up, recall of neighbours.
+
+    python benchmarks/scale.py [--pairs 10000 100000 1000000] [--data features.npz] [--folder DIR] [--json FILE]
+
+Each size is measured in a process of its own that trains from TFRecord shards as `cmimh_tf.train` does, for a limited
+number of steps. Without --data, the pairs are clustered vectors of 1280 and 384 dimensions that vary in 64 directions;
+with it, the rows of the file repeated with noise. 1,000,000 pairs need 27 GB of disk.
+"""
+
+import argparse
+import json
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from report import Figure, add_json_flag, report
+
+IMAGE_UNITS, TEXT_UNITS, FACTORS, CLUSTERS = 1280, 384, 64, 1000
+PAIRS_PER_SHARD = 5000
+NEIGHBOURS, TEXT_WEIGHT = 20, 0.6
+RECALL_QUERIES = 300
+ALTERNATIONS = 3
+LARGEST_IN_MEMORY = 100_000
+
+
+def main() -> None:
+    """Parses the flags, measures each size, reports."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], metavar="N")
+    parser.add_argument("--data", type=Path, metavar="NPZ", help="pairs to repeat with noise, instead of made-up ones")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="for the files (default: a temporary folder)")
+    parser.add_argument("--steps", type=int, default=60, metavar="N", help="steps to train and to time")
+    add_json_flag(parser)
+    arguments = parser.parse_args()
+    measured: dict[int, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        for count in sorted(arguments.pairs):
+            shards, vectors = Path(folder) / f"shards-{count}", Path(folder) / f"vectors-{count}"
+            in_process(write_shards, shards, count, arguments.data)
+            measured[count] = in_process(train_from_shards, shards, vectors, arguments.steps)
+            if count <= LARGEST_IN_MEMORY:
+                measured[count] |= in_process(compare_paths, vectors, arguments.steps)
+            print(f"{count:,} pairs: {json.dumps(measured[count])}", flush=True)
+            for path in [*shards.rglob("*.tfrecord"), *vectors.rglob("*.npy")]:
+                path.unlink()
+    report(f"training from shards: {IMAGE_UNITS}-d and {TEXT_UNITS}-d", list(figures(measured)), arguments.json)
+
+
+def figures(measured: dict[int, dict[str, float]]) -> Iterator[Figure]:
+    """The figures of each size, and the peak memory of the largest size relative to the one before."""
+    for count, values in measured.items():
+        minutes = 15 if count == 1_000_000 else None
+        yield Figure(f"peak_gb_{count}", values["peak_gb"], f"{count:,} pairs: peak memory", "GB", at_most=4.0)
+        yield Figure(f"step_ms_{count}", 1000 * values["step"], f"{count:,} pairs: step, from files", "ms")
+        if "step_ratio" in values:
+            yield Figure(
+                f"step_ratio_{count}",
+                values["step_ratio"],
+                f"{count:,} pairs: step from files / in memory",
+                at_most=1.1,
+            )
+        for name in ("reading", "fingerprint", "scaling", "neighbours", "targets"):
+            yield Figure(f"{name}_us_{count}", 1e6 * values[name] / count, f"{count:,} pairs: {name} per pair", "us")
+        yield Figure(
+            f"neighbours_minutes_{count}", values["neighbours"] / 60, f"{count:,} pairs: neighbours", "min", minutes
+        )
+        missed = 1.0 - values["recall"]
+        yield Figure(f"missed_{count}", missed, f"{count:,} pairs: 1 - recall@20 of neighbours", at_most=0.1)
+    sizes = list(measured)
+    before, largest = sizes[max(0, len(sizes) - 2)], sizes[-1]
+    ratio = measured[largest]["peak_gb"] / measured[before]["peak_gb"]
+    yield Figure("ratio", ratio, f"peak memory: {largest:,} / {before:,} pairs", at_most=1.3)
+
+
+def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls `function` in a new process, so that its peak memory is its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+def write_shards(folder: Path, count: int, data: Path | None) -> None:
+    """Writes `count` pairs as `cmimh_tf.features` does."""
+    import tensorflow as tf
+
+    from cmimh_tf.data.readers.tfrecord import make_example
+
+    folder.mkdir()
+    make = repeated(data) if data else clustered()
+    shards = -(-count // PAIRS_PER_SHARD)
+    for shard in range(shards):
+        rows = np.arange(shard * PAIRS_PER_SHARD, min(count, (shard + 1) * PAIRS_PER_SHARD))
+        image, text = make(rows, np.random.default_rng([0, shard]))
+        with tf.io.TFRecordWriter(str(folder / f"pairs-{shard:05d}-of-{shards:05d}.tfrecord")) as file:
+            for row, *vectors in zip(rows.tolist(), image, text, strict=True):
+                example = {"id": str(row), "image": vectors[0], "text": vectors[1]}
+                file.write(make_example(example).SerializeToString())
+
+
+Maker = Callable[[np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
+
+
+def clustered() -> Maker:
+    """Pairs of clusters: nonlinear functions of 64 factors, with noise."""
+    generator = np.random.default_rng(0)
+    centres = generator.normal(size=(CLUSTERS, FACTORS)).astype(np.float32)
+    maps = [generator.normal(size=(FACTORS, units)).astype(np.float32) / 8 for units in (IMAGE_UNITS, TEXT_UNITS)]
+
+    def make(rows: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        own = random.normal(size=(len(rows), FACTORS))
+        factors = (centres[random.integers(CLUSTERS, size=len(rows))] + 0.7 * own).astype(np.float32)
+        image, text = (np.tanh(factors @ one) for one in maps)
+        noise = [0.2 * random.normal(size=values.shape).astype(np.float32) for values in (image, text)]
+        return image + noise[0], text + noise[1]
+
+    return make
+
+
+def repeated(path: Path) -> Maker:
+    """The rows of an .npz again and again, with noise of half the deviation of each column."""
+    from cmimh_tf.data.npz import load_npz
+
+    data = load_npz(path)
+    deviations = [0.5 * values.std(axis=0) for values in (data.image, data.text)]
+
+    def make(rows: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        found = [values[rows % len(data)] for values in (data.image, data.text)]
+        image, text = (
+            (values + deviation * random.normal(size=values.shape)).astype(np.float32)
+            for values, deviation in zip(found, deviations, strict=True)
+        )
+        return image, text
+
+    return make
+
+
+def train_from_shards(shards: Path, folder: Path, steps: int) -> dict[str, float]:
+    """Trains on all pairs from files, whatever their size; seconds of each part, peak memory and recall."""
+    from cmimh_tf.command_line import start_tensorflow
+
+    start_tensorflow()
+    from cmimh_tf import stored_rows
+    from cmimh_tf.command_line import load_data
+    from cmimh_tf.config import NeighbourhoodConfig
+    from cmimh_tf.training import neighbourhood
+
+    stored_rows.IN_MEMORY_BYTES = 0
+    values: dict[str, float] = {}
+    with Timer(values, "reading"):
+        data = load_data(str(shards), 0, folder)
+    # As a training does: the pairs of a split are in random order.
+    data = data.take(np.random.default_rng(0).permutation(len(data)))
+    with Timer(values, "fingerprint"):
+        data.fingerprint()
+    model = make_model(data.image.shape[1], data.text.shape[1])
+    with Timer(values, "scaling"):
+        model.adapt(data.image, data.text)
+    options = NeighbourhoodConfig(neighbours=NEIGHBOURS, text_similarity_weight=TEXT_WEIGHT)
+    with Timer(values, "neighbours"):
+        nearest = neighbourhood._kept_neighbours(data.image, data.text, NEIGHBOURS, TEXT_WEIGHT, folder)
+    if not (folder / "neighbours.npy").exists():
+        np.save(folder / "neighbours.npy", nearest)
+    with Timer(values, "targets"):
+        targets = neighbourhood._store_targets(
+            {"image": data.image, "text": data.text}, nearest, options.own_share, folder
+        )
+    values["step"] = seconds_per_step(model, {"image": data.image, "text": data.text, **targets}, steps)
+    values["peak_gb"] = peak_gigabytes()
+    values["recall"] = recall(data.image, data.text, nearest)
+    return values
+
+
+def compare_paths(folder: Path, steps: int) -> dict[str, float]:
+    """Seconds per step from files relative to arrays, alternating in one process."""
+    from cmimh_tf.command_line import start_tensorflow
+
+    start_tensorflow()
+    from cmimh_tf.stored_rows import open_rows
+
+    vectors = next(path for path in folder.iterdir() if (path / "image.npy").exists())
+    rows = {**open_rows(vectors), **open_rows(folder / "targets")}
+    stored = {name: rows[name] for name in ("image", "text", "image_target", "text_target")}
+    arrays = {name: np.asarray(values) for name, values in stored.items()}
+    model = make_model(arrays["image"].shape[1], arrays["text"].shape[1])
+    model.adapt(arrays["image"], arrays["text"])
+    seconds: dict[str, list[float]] = {"files": [], "memory": []}
+    for _ in range(ALTERNATIONS):
+        seconds["files"].append(seconds_per_step(model, stored, steps))
+        seconds["memory"].append(seconds_per_step(model, arrays, steps))
+    ratios = [one / other for one, other in zip(seconds["files"], seconds["memory"], strict=True)]
+    return {"step_ratio": float(np.median(ratios)), "step_in_memory": float(np.median(seconds["memory"]))}
+
+
+class Timer:
+    """Stores the seconds of its block under a name."""
+
+    def __init__(self, values: dict[str, float], name: str):
+        self.values, self.name = values, name
+
+    def __enter__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.values[self.name] = time.perf_counter() - self.started
+
+
+def make_model(image_units: int, text_units: int) -> Any:
+    """The default model, compiled."""
+    from cmimh_tf.config import get_preset
+    from cmimh_tf.model import CMIMH
+
+    model = CMIMH(32, config=get_preset("default"), image_units=image_units, text_units=text_units)
+    model.compile()
+    return model
+
+
+def seconds_per_step(model: Any, columns: dict[str, Any], steps: int) -> float:
+    """Mean seconds of the steps of one `fit` after the first ten."""
+    import keras
+
+    times: list[float] = []
+    clock = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: times.append(time.perf_counter()))
+    model.fit(columns, epochs=1, steps_per_epoch=steps, callbacks=[clock], verbose=0)
+    return (times[-1] - times[9]) / (len(times) - 10)
+
+
+def peak_gigabytes() -> float:
+    """The largest resident memory of this process so far."""
+    status = Path("/proc/self/status").read_text()
+    kilobytes = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(kilobytes) / 1e6
+
+
+def recall(image: Any, text: Any, nearest: np.ndarray) -> float:
+    """The share of exact neighbours among `nearest`, over evenly spaced pairs."""
+    from cmimh_tf.training.neighbourhood import JointVectors
+
+    joint = JointVectors(image, text, TEXT_WEIGHT)
+    rows = np.arange(0, len(joint), max(1, len(joint) // RECALL_QUERIES))
+    queries = joint[rows]
+    best = np.full((len(rows), NEIGHBOURS), -np.inf, np.float32)
+    exact = np.zeros((len(rows), NEIGHBOURS), np.int64)
+    for start in range(0, len(joint), 4096):
+        similarity = queries @ joint[start : start + 4096].T
+        numbers = np.broadcast_to(np.arange(start, start + similarity.shape[1]), similarity.shape)
+        similarity[numbers == rows[:, None]] = -np.inf
+        both, of_both = np.hstack([best, similarity]), np.hstack([exact, numbers])
+        order = np.argpartition(-both, NEIGHBOURS - 1, axis=1)[:, :NEIGHBOURS]
+        best, exact = np.take_along_axis(both, order, axis=1), np.take_along_axis(of_both, order, axis=1)
+    return float(np.mean([np.isin(one, other).mean() for one, other in zip(exact, nearest[rows], strict=True)]))
+
+
+if __name__ == "__main__":
+    main()

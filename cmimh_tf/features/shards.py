@@ -1,0 +1,182 @@
+"""The output of `python -m cmimh_tf.features`: which pairs go to which shard, and the folder that holds the shards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cmimh_tf.data.readers.tfrecord import DESCRIPTION_FILE
+from cmimh_tf.data.records import PairReader, PairRecord, RecordIndex
+from cmimh_tf.files import TEMPORARY_PREFIX, locked_folder, write_json
+
+_IDENTITY = "made_from"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One output file.
+
+    Attributes:
+        name: name of the file.
+        num_pairs: number of pairs in it.
+    """
+
+    name: str
+    num_pairs: int
+
+
+@dataclass(frozen=True, eq=False)
+class Portion:
+    """Consecutive blocks of a source, which one worker reads in order, and the shards made from them.
+
+    Attributes:
+        blocks: (first row, row after the last) of each block.
+        is_used: bool for each row of the blocks.
+        marks: "train", "database" or "query" for each used row, or None without official splits.
+        shards: the shards in the order of the rows.
+    """
+
+    blocks: tuple[tuple[int, int], ...]
+    is_used: np.ndarray
+    marks: np.ndarray | None
+    shards: tuple[Shard, ...]
+
+    def read(self, reader: PairReader) -> Iterator[tuple[PairRecord, str | None]]:
+        """Yields the used records, each with its mark."""
+        row = used = 0
+        for start, stop in self.blocks:
+            for record in reader.read(start, stop):
+                if self.is_used[row]:
+                    yield record, None if self.marks is None else str(self.marks[used])
+                    used += 1
+                row += 1
+
+
+def plan_shards(index: RecordIndex, pairs_per_shard: int) -> list[Portion]:
+    """Distributes the used rows of a source. Small blocks are read together; a large block becomes several shards.
+
+    Args:
+        index: the index of the source.
+        pairs_per_shard: approximate number of pairs per shard.
+
+    Raises:
+        ValueError: if `pairs_per_shard` is not positive.
+    """
+    if pairs_per_shard < 1:
+        raise ValueError(f"`pairs_per_shard` must be at least 1. Received: pairs_per_shard={pairs_per_shard}.")
+    is_used, marks = index.is_used(), index.split_marks()
+    groups: list[list[tuple[int, int]]] = []
+    counts: list[int] = []
+    for start, stop in index.blocks:
+        count = int(is_used[start:stop].sum())
+        if not count:
+            continue
+        if not counts or counts[-1] >= pairs_per_shard:
+            groups.append([])
+            counts.append(0)
+        groups[-1].append((start, stop))
+        counts[-1] += count
+    shards_of = [max(1, round(count / pairs_per_shard)) for count in counts]
+    total = sum(shards_of)
+    portions, number = [], 0
+    for blocks, count, num_shards in zip(groups, counts, shards_of, strict=True):
+        rows = np.concatenate([np.arange(*block) for block in blocks])
+        sizes = [len(part) for part in np.array_split(np.arange(count), num_shards)]
+        names = [f"pairs-{number + shard:05d}-of-{total:05d}.tfrecord" for shard in range(num_shards)]
+        portions.append(
+            Portion(
+                tuple(blocks),
+                is_used[rows],
+                None if marks is None else marks[rows][is_used[rows]],
+                tuple(map(Shard, names, sizes)),
+            )
+        )
+        number += num_shards
+    return portions
+
+
+@dataclass(frozen=True)
+class ShardFolder:
+    """The shards and pairs.json, which records the data and features that the shards were made from.
+
+    Args:
+        path: the folder.
+    """
+
+    path: Path
+
+    @contextmanager
+    def claimed(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[None]:
+        """Locks the folder for a run. Shards of an earlier run with the same identity are kept.
+
+        Args:
+            identity: everything that determines the shards, as values for JSON.
+            overwrite: whether to remove shards of another identity.
+
+        Raises:
+            ValueError: if the folder holds something else, or another process uses it.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"`out` must be a folder, or end in .npz. Received: {self.path}, a file.")
+        # Before the lock, which would leave a file in the wrong folder.
+        self._check_owned()
+        with locked_folder(self.path, self._in_use):
+            self._check_identity(identity, overwrite)
+            for path in self.path.glob(f"{TEMPORARY_PREFIX}*"):
+                path.unlink(missing_ok=True)
+            if not self._description.exists():
+                write_json(self._description, {_IDENTITY: identity})
+            yield
+
+    def unfinished(self, portions: Sequence[Portion]) -> list[Portion]:
+        """The portions with at least one missing shard."""
+        return [portion for portion in portions if not all(map(self.has, portion.shards))]
+
+    def has(self, shard: Shard) -> bool:
+        """Whether a shard exists. A shard that exists is complete."""
+        return (self.path / shard.name).exists()
+
+    def complete(self, identity: dict[str, Any], facts: dict[str, Any]) -> None:
+        """Writes the final pairs.json, once all shards exist."""
+        write_json(self._description, {**facts, _IDENTITY: identity})
+
+    @property
+    def _description(self) -> Path:
+        return self.path / DESCRIPTION_FILE
+
+    def _in_use(self, process: str) -> ValueError:
+        return ValueError(f"`out` must not be in use. Received: {self.path}, which process {process} is writing to.")
+
+    def _check_owned(self) -> None:
+        """Rejects a folder that this command did not make."""
+        names = sorted(path.name for path in self.path.glob("*") if not path.name.startswith("."))
+        if names and DESCRIPTION_FILE not in names:
+            raise ValueError(
+                f"`out` must be a new folder, or one made by this command. Received: {self.path}, with {names[0]}."
+            )
+
+    def _check_identity(self, identity: dict[str, Any], overwrite: bool) -> None:
+        if not self._description.exists():
+            return
+        made_from = json.loads(self._description.read_text(encoding="utf-8")).get(_IDENTITY, {})
+        # Through JSON, which turns tuples into lists.
+        wanted = json.loads(json.dumps(identity))
+        if made_from == wanted:
+            return
+        if not overwrite:
+            key = next(key for key in (*wanted, *made_from) if wanted.get(key) != made_from.get(key))
+            raise ValueError(
+                "`out` must be a new folder, or hold shards made from the same data and features. Received: "
+                f"{self.path}, with `{key}` {made_from.get(key)!r} instead of {wanted.get(key)!r}. Use --overwrite to "
+                "remove these shards."
+            )
+        # The description last: if the process is killed here, the folder is still recognised as made by this command.
+        for path in self.path.glob("pairs-*-of-*.tfrecord"):
+            path.unlink()
+        self._description.unlink()

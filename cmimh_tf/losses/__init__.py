@@ -1,1 +1,0 @@
-"""The terms of the CMIMH objective: pure functions of named tensors, without weights inside."""

@@ -1,1 +1,0 @@
-"""The networks of CMIMH and the model that trains them together."""

@@ -1,1 +1,0 @@
-"""Small pure operations: straight-through signs, shuffles, packed codes."""

@@ -1,0 +1,1 @@
+"""Where an index is stored and searched: a folder, PostgreSQL or Milvus, behind one interface."""

@@ -1,0 +1,1 @@
+"""The search service: `python -m serving.search --index INDEX`."""

@@ -1,0 +1,72 @@
+"""When a model is blessed, by hand-made scores; and baselines that cannot read the data."""
+
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+
+from pipeline.components import evaluator
+from pipeline.components.evaluator import Thresholds, judge
+
+
+def labelled(image_to_text, text_to_image, chance=0.1):
+    return {"labels": True, "chance": chance,
+            "map_at_1000": {"image_to_text": image_to_text, "text_to_image": text_to_image}}  # fmt: skip
+
+
+def unlabelled(recall, num_queries=100):
+    return {"labels": False, "num_queries": num_queries,
+            "recall_one_at_10": {"image_to_text": recall, "text_to_image": recall}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("metrics", "baseline", "thresholds", "blessed"),
+    [
+        (labelled(0.5, 0.3), None, Thresholds(), True),
+        (labelled(0.11, 0.12), None, Thresholds(), False),  # below 0.1 + 0.05 * 0.9
+        (labelled(0.5, 0.3), labelled(0.45, 0.35), Thresholds(max_drop=0), True),  # as good
+        (labelled(0.5, 0.3), labelled(0.5, 0.31), Thresholds(max_drop=0), False),
+        (labelled(0.5, 0.3), labelled(0.5, 0.31), Thresholds(max_drop=0.01), True),
+        (labelled(0.5, 0.3), None, Thresholds(min_score=0.41), False),
+        (labelled(0.91, 0.91, chance=0.9), None, Thresholds(), True),
+        (labelled(0.9, 0.9, chance=0.9), None, Thresholds(), False),
+        (unlabelled(0.2), None, Thresholds(), True),
+        (unlabelled(0.11), None, Thresholds(), False),  # chance is 0.1
+    ],
+)
+def test_verdict(metrics, baseline, thresholds, blessed):
+    assert judge(metrics, baseline, thresholds).blessed is blessed
+
+
+def test_too_few_queries_bless_nothing():
+    verdict = judge(unlabelled(1.0, num_queries=10), None, Thresholds())
+    assert not verdict.blessed
+    assert verdict.reasons[0] == "10 queries are too few: RecallOne@10 is 100 for any model"
+
+
+def test_reasons_say_what_was_compared():
+    verdict = judge(labelled(0.3, 0.3), labelled(0.5, 0.5), Thresholds())
+    assert verdict.reasons == [
+        "mAP@1000 30.0 is at least 14.5 (chance is 10.0)",
+        "mAP@1000 30.0 is below 49.5 (the blessed model's 50.0 - 0.5)",
+    ]
+    assert "RecallOne@10 20.0 is at least" in judge(unlabelled(0.2), None, Thresholds()).reasons[0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("12 numbers are wanted"),
+        tf.errors.InvalidArgumentError(None, None, "12 numbers are wanted\n\t [[node assert]]"),
+    ],
+)
+def test_a_blessed_model_of_other_data_is_no_baseline(error, tmp_path, monkeypatch):
+    def hash_split(*_):
+        raise error
+
+    monkeypatch.setattr(evaluator, "hash_split", hash_split)
+    (tmp_path / "Format-Serving").mkdir()
+    blessed, model = SimpleNamespace(id=1, uri=str(tmp_path)), SimpleNamespace(id=2)
+    metrics, remarks = evaluator._measure_baseline(blessed, model, {}, "", [], 0)
+    assert metrics is None
+    assert remarks == ["the blessed model could not be measured on these data (12 numbers are wanted)"]

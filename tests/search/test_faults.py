@@ -1,0 +1,259 @@
+"""Kills, full disks, damaged files and second writers: the index is in the old state or the new one, and says so.
+
+SEARCH_KILLS=50 kills the writer of the first test 50 times instead of 3; `pytest -s` then shows the number of rows.
+"""
+
+import os
+import random as random_numbers
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cmimh_tf.search.api import create_index, open_index
+from cmimh_tf.search.engines.interface import IndexBusy, IndexDamaged, IndexNotFound, StorageError
+from tests.search.conftest import random_codes
+from tests.search.fault_writer import BATCH, batch_codes, batch_ids
+
+KILLS = int(os.environ.get("SEARCH_KILLS", "3"))
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(*arguments):
+    return subprocess.Popen(
+        [sys.executable, Path(__file__).parent / "fault_writer.py", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def acknowledged_until_killed(mode, address, seconds, changes=0):
+    """The lines that a writer printed before it was killed, some time after it was ready and made some changes."""
+    with start(mode, address) as process:
+        first = [process.stdout.readline() for _ in range(changes + 1)]
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+        lines = [*first, *process.stdout]
+    assert process.returncode == -signal.SIGKILL
+    return [line.strip() for line in lines if line.endswith("\n")]
+
+
+def test_kills_while_adding_lose_nothing_that_was_acknowledged(tmp_path):
+    moments = random_numbers.Random(0)
+    address = tmp_path / "index"
+    create_index(address, code_length=64).close()
+    acknowledged = 0
+    for kill in range(KILLS):
+        lines = acknowledged_until_killed("add", address, moments.uniform(0.0, 0.6), changes=int(kill == 0))
+        acknowledged += len(lines) - 1
+        with open_index(address) as index:
+            count = len(index)
+            # One change may have been stored without being acknowledged any more.
+            assert count in (acknowledged * BATCH, (acknowledged + 1) * BATCH)
+            acknowledged = count // BATCH
+            assert index.verify() == []
+            for number in {0, acknowledged - 1} - {-1}:
+                found = index.search_codes(batch_codes(number)[:50], top=1)
+                assert found.ids[:, 0].tolist() == batch_ids(number)[:50]
+                assert found.distances.max() == 0
+    assert acknowledged > 0
+    with open_index(address) as index:
+        found = index.get([name for number in range(acknowledged) for name in batch_ids(number)])
+        assert all(item is not None for item in found)
+        assert {item.caption for item in found} == {f"caption {number}" for number in range(acknowledged)}
+    print(f"{KILLS} kills, {len(found):,} acknowledged rows, 0 lost")
+
+
+@pytest.fixture
+def stocked(tmp_path):
+    """An index of 40 batches."""
+    address = tmp_path / "index"
+    with create_index(address, code_length=64) as index, index.writing() as writer:
+        for number in range(40):
+            writer.add_codes(batch_ids(number), image_codes=batch_codes(number), metadata={"batch": [number] * BATCH})
+    return address
+
+
+def test_kills_while_removing_remove_whole_batches(stocked):
+    removed = 0
+    for changes, seconds in ((0, 0.1), (2, 0.05)):
+        lines = acknowledged_until_killed("remove", stocked, seconds, changes)
+        removed += len(lines) - 1
+        with open_index(stocked) as index:
+            assert len(index) in ((40 - removed) * BATCH, (39 - removed) * BATCH)
+            removed = 40 - len(index) // BATCH
+            assert index.verify() == []
+            if removed:
+                assert index.get([batch_ids(removed - 1)[-1]]) == [None]
+            assert index.get([batch_ids(removed)[0]])[0].metadata == {"batch": removed}
+    assert removed > 0
+
+
+def test_kills_while_replacing_codes_leave_one_generation(stocked):
+    reached = 0
+    for changes, seconds in ((0, 0.1), (1, 0.05), (1, 0.2)):
+        lines = acknowledged_until_killed("replace", stocked, seconds, changes)
+        acknowledged = int(lines[-1]) if len(lines) > 1 else reached
+        with open_index(stocked) as index:
+            reached = int(index.header.sources[0]["data"]) if index.header.sources else 0
+            assert reached in (acknowledged, acknowledged + 1)
+            assert index.verify() == []
+            assert len(index) == 40 * BATCH
+            codes = index.get([batch_ids(7)[3]])[0].codes["image"]
+            assert codes == (batch_codes(7)[3].tobytes() if reached == 0 else bytes([reached % 256]) * 8)
+    assert reached > 0
+    # The next change removes what the killed ones left.
+    with open_index(stocked) as index:
+        index.engine.replace_codes(lambda view: (view.header, iter(_same(view))))
+    assert len(list(stocked.glob("generation-*"))) == 1
+
+
+def _same(view):
+    from cmimh_tf.search.items import ItemBatch
+
+    rows = view.all_rows()
+    codes = view.codes("image", rows)
+    yield ItemBatch(view.ids(rows), {"image": codes}, {"image": np.ones(len(rows), bool)})
+
+
+def test_kills_while_building_leave_no_half_index(tmp_path):
+    address = tmp_path / "index"
+    ids = [name for number in range(30) for name in batch_ids(number)]
+    codes = np.concatenate([batch_codes(number) for number in range(30)])
+    np.savez(f"{address}.npz", ids=np.array(ids), image_codes=codes)
+    for changes, seconds in ((0, 0.05), (2, 0.1)):
+        acknowledged_until_killed("build", address, seconds, changes)
+        finished = [path for path in tmp_path.glob("index-*") if path.is_dir()]
+        for path in finished:
+            with open_index(path) as index:
+                assert len(index) == len(ids)
+                assert index.verify() == []
+        for path in finished:
+            path.rename(tmp_path / f"done-{time.monotonic_ns()}")
+
+
+def test_a_full_disk_is_one_sentence_and_changes_nothing(stocked):
+    size = max(path.stat().st_size for path in stocked.rglob("*"))
+    process = start("add", stocked, size + 200_000)
+    output, error = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert error.count("\n") == 1
+    assert "could not be" in error
+    assert "unchanged" in error or "as it was before" in error
+    acknowledged = len(output.splitlines()) - 1
+    with open_index(stocked) as index:
+        assert len(index) == (40 + acknowledged) * BATCH
+        assert index.verify() == []
+        index.add_codes(["later"], image_codes=batch_codes(0)[:1])
+
+
+def test_sqlite_s_own_limit_is_a_full_disk(stocked, monkeypatch):
+    from cmimh_tf.search.engines import database
+
+    connect = database._connect
+
+    def with_limit(path, writable):
+        connection = connect(path, writable)
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
+    with open_index(stocked) as index:
+        monkeypatch.setattr(database, "_connect", with_limit)
+        with pytest.raises(StorageError, match=r"because the disk is full\. The index is as it was before"):
+            index.add_codes(batch_ids(50), image_codes=batch_codes(50))
+        monkeypatch.undo()
+        assert len(index) == 40 * BATCH
+        assert index.verify() == []
+
+
+def test_a_second_process_cannot_write_but_read(stocked, random):
+    with start("add", stocked) as process:
+        assert process.stdout.readline() == "ready\n"
+        with open_index(stocked) as index:
+            messages = set()
+            deadline = time.monotonic() + 20
+            while not messages and time.monotonic() < deadline:
+                try:
+                    index.add_codes([f"mine-{time.monotonic_ns()}"], image_codes=random_codes(random, 1, 64))
+                except IndexBusy as error:
+                    messages.add(str(error))
+                assert index.search_codes(batch_codes(0)[:1], top=1).ids.tolist() == [[batch_ids(0)[0]]]
+            process.kill()
+    (message,) = messages
+    assert f"is being written by another process (process {process.pid})" in message
+
+
+def test_readers_see_whole_changes_while_another_process_writes(stocked):
+    with start("add", stocked) as process:
+        process.stdout.readline()
+        with open_index(stocked) as index:
+            seen = set()
+            deadline = time.monotonic() + 20
+            while len(seen) < 4 and time.monotonic() < deadline:
+                count = len(index)
+                assert count % BATCH == 0
+                newest = count // BATCH - 1
+                assert index.search_codes(batch_codes(newest)[-1:], top=1).ids.tolist() == [[batch_ids(newest)[-1]]]
+                seen.add(count)
+        process.kill()
+    assert len(seen) >= 4
+
+
+def damage(path, old, new):
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new, 1))
+
+
+def test_verify_finds_damaged_codes_and_captions(tmp_path, random):
+    codes = random_codes(random, 3000, 64)
+    create_index(tmp_path / "index", code_length=64).close()
+    with open_index(tmp_path / "index") as index:
+        index.add_codes([f"id-{number}" for number in range(3000)], image_codes=codes, captions=["a caption"] * 3000)
+        assert index.verify() == []
+        # Nothing is left in the log, so that the file is complete.
+        assert (tmp_path / "index" / "generation-1" / "items.db-wal").stat().st_size == 0
+    file = tmp_path / "index" / "generation-1" / "items.db"
+    damage(file, codes[1234].tobytes(), bytes(8))
+    damage(file, b"a caption", b"A caption")
+    with open_index(tmp_path / "index") as index:
+        problems = index.verify()
+    assert "Items 1 to 3,000 do not match their checksum." in problems
+    assert any("Caption, picture or metadata of item" in problem for problem in problems)
+
+
+def test_a_file_that_is_no_database_is_one_sentence(stocked):
+    file = next(stocked.glob("generation-*/items.db"))
+    file.write_bytes(b"something else" * 1000)
+    with pytest.raises(IndexDamaged, match=r"is damaged .* Build it again, or restore a copy"):
+        open_index(stocked)
+
+
+def test_another_format_is_rejected_with_what_to_do(stocked):
+    (stocked / "current.json").write_text('{"format": 99, "generation": 1}')
+    with pytest.raises(IndexDamaged, match=r"must be an index of format 1\. Received: format 99\. Open it with"):
+        open_index(stocked)
+    (stocked / "current.json").write_text("{}")
+    with pytest.raises(IndexDamaged, match="Received: format None"):
+        open_index(stocked)
+    (stocked / "current.json").write_text("not json")
+    with pytest.raises(IndexDamaged, match="cannot be read"):
+        open_index(stocked)
+
+
+def test_a_removed_folder_is_not_made_again_by_writing(tmp_path, random):
+    import shutil
+
+    index = create_index(tmp_path / "index", code_length=64)
+    shutil.rmtree(tmp_path / "index")
+    with pytest.raises(IndexNotFound):
+        index.add_codes(["a"], image_codes=random_codes(random, 1, 64))
+    assert not (tmp_path / "index").exists()
+    index.close()
