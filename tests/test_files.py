@@ -124,7 +124,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()), daemon=True)
     reader.start()
     write_text(pipe, "text")
-    reader.join(timeout=10)
+    reader.join(timeout=60)
     assert received == [b"text"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 

@@ -132,6 +132,6 @@ def test_help_teaches_without_loading_tensorflow(module):
         f"try: runpy.run_module('cmimh_tf.{module}', run_name='__main__')\n"
         "except SystemExit: print('LOADED', 'tensorflow' in sys.modules, 'keras' in sys.modules)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
     assert "example" in result.stdout
     assert "LOADED False False" in result.stdout

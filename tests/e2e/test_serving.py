@@ -1,12 +1,13 @@
 """The server as a process: a swap of versions under load, and SIGTERM in the middle of requests."""
 
 import base64
+import contextlib
 import json
+import select
 import signal
 import threading
 import time
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
@@ -15,12 +16,12 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from serving.export import export_model
-from tests.serving.http_exchange import Client
+from tests.serving.http_exchange import PREDICT, Client, raw_request
 from tests.serving.server_process import ServerProcess, make_model
 
 pytestmark = pytest.mark.e2e
 WIDTH = 12
-WAIT_SECONDS = 60
+WAIT_SECONDS = 120
 
 
 class Server(ServerProcess):
@@ -31,12 +32,18 @@ class Server(ServerProcess):
             return json.load(answer)
 
     def hash(self, rows):
-        instances = [{"b64": base64.b64encode(row.tobytes()).decode()} for row in rows]
-        body = json.dumps({"signature_name": "hash_image_float_bytes", "instances": instances}).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/models/cmimh:predict", body)
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{PREDICT}", self.body(rows))
         with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
-            predictions = json.load(answer)["predictions"]
-        return b"".join(base64.b64decode(row["code_bytes"]["b64"]) for row in predictions)
+            return self.codes(json.load(answer))
+
+    @staticmethod
+    def body(rows):
+        instances = [{"b64": base64.b64encode(row.tobytes()).decode()} for row in rows]
+        return json.dumps({"signature_name": "hash_image_float_bytes", "instances": instances}).encode()
+
+    @staticmethod
+    def codes(answer):
+        return b"".join(base64.b64decode(row["code_bytes"]["b64"]) for row in answer["predictions"])
 
     def states(self):
         statuses = self.get("/v1/models/cmimh")["model_version_status"]
@@ -77,7 +84,7 @@ def hash_over_grpc(stub, rows):
 
 
 def test_a_swap_under_load_loses_no_request(start, models, tmp_path):
-    server = start("--batch-timeout", "0.02", "--grpc-port", "0")
+    server = start("--batch-timeout", "0.02", "--grpc-port", "0", "--request-timeout", str(WAIT_SECONDS))
     rows = np.random.default_rng(0).random((3, WIDTH), np.float32)
     codes = {number: model.hash_images(rows).tobytes() for number, model in models.items()}
     assert codes[1] != codes[2]
@@ -134,33 +141,41 @@ def test_a_swap_under_load_loses_no_request(start, models, tmp_path):
         assert answers == [codes[1]] * swap + [codes[2]] * (len(answers) - swap)
 
 
+def send_predictions(stack, server, rows, count):
+    """Sends requests on a connection each, and returns the connections once the server has read the requests."""
+    clients = [stack.enter_context(Client(server.port)) for _ in range(count)]
+    for client in clients:
+        client.send(raw_request("POST", PREDICT, server.body(rows)))
+    deadline = time.monotonic() + WAIT_SECONDS
+    while any(client.unread_bytes() != 0 for client in clients):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return clients
+
+
 def test_sigterm_lets_running_requests_finish(start, models):
     # The batch waits for six seconds, so that the signal arrives in the meantime.
-    server = start("--batch-timeout", "6")
+    server = start("--batch-timeout", "6", "--shutdown-timeout", "600")
     rows = np.random.default_rng(0).random((2, WIDTH), np.float32)
-    with Client(server.port), ThreadPoolExecutor(5) as threads:
+    with contextlib.ExitStack() as stack:
         # The first client is silent: an open connection does not delay the shutdown.
-        results = [threads.submit(server.hash, rows) for _ in range(5)]
-        time.sleep(3.0)
-        assert not any(result.done() for result in results)
+        stack.enter_context(Client(server.port))
+        clients = send_predictions(stack, server, rows, 5)
+        assert not select.select([client.socket for client in clients], [], [], 0)[0]
         server.process.send_signal(signal.SIGTERM)
-        codes = [result.result(WAIT_SECONDS) for result in results]
+        codes = [server.codes(client.answer().json) for client in clients]
         assert codes == [models[1].hash_images(rows).tobytes()] * 5
-        started = time.monotonic()
         assert server.wait() == 0
-        assert time.monotonic() - started < 20
     # Nothing else is written to standard error, not even while TensorFlow is imported.
     assert [json.loads(line)["message"] for line in server.log][-1] == "stopped"
 
 
 def test_requests_that_do_not_finish_do_not_delay_the_exit(start):
-    server = start("--batch-timeout", "60", "--shutdown-timeout", "1")
+    server = start("--batch-timeout", "600", "--request-timeout", "600", "--shutdown-timeout", "1")
     rows = np.random.default_rng(0).random((2, WIDTH), np.float32)
-    with ThreadPoolExecutor(1) as threads:
-        result = threads.submit(server.hash, rows)
-        time.sleep(3.0)
-        started = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        (client,) = send_predictions(stack, server, rows, 1)
         assert server.stop() == 0
-        assert time.monotonic() - started < 30
-        assert result.exception() is not None
+        with pytest.raises((EOFError, ConnectionError)):
+            client.answer()
     assert any("did not finish in time" in line for line in server.log)

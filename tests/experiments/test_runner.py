@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+from types import SimpleNamespace
 
 import pytest
 
@@ -157,7 +158,7 @@ def test_mean_of_the_method_by_training_pairs(make_cell):
 
 
 def test_time_left_is_shared_among_jobs_but_no_less_than_the_longest_running(make_cell, monkeypatch):
-    monkeypatch.setattr("cmimh_tf.experiments.runner.time.monotonic", lambda: 100.0)
+    monkeypatch.setattr("cmimh_tf.experiments.runner.time", SimpleNamespace(monotonic=lambda: 100.0))
     expected = ExpectedTime()
     expected.learn(make_cell("CVH"), 10.0)
     expected.learn(make_cell("ACQ"), 100.0)
@@ -188,7 +189,7 @@ def test_lines_without_a_terminal(make_cell, tmp_path):
 
 
 def test_terminal_shows_a_bar_with_the_cells_that_run_and_removes_it(make_cell, tmp_path, monkeypatch):
-    monkeypatch.setattr("cmimh_tf.experiments.runner.time.monotonic", lambda: 100.0)
+    monkeypatch.setattr("cmimh_tf.experiments.runner.time", SimpleNamespace(monotonic=lambda: 100.0))
     log = tmp_path / "cell.log"
     log.write_text("epoch  1/40 2 s left  objective 3\nepoch  2/40 1 s left  objective 2\n")
     stream = Terminal()

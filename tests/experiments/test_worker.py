@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,9 +71,9 @@ def test_source_changes_with_what_measures_only(tmp_path):
 def test_process_ends_when_its_parent_is_gone(monkeypatch):
     parents = iter([7, 7, 1])
     codes = []
-    monkeypatch.setattr("cmimh_tf.experiments.worker.os.getppid", lambda: next(parents))
-    monkeypatch.setattr("cmimh_tf.experiments.worker.os._exit", codes.append)
-    monkeypatch.setattr("cmimh_tf.experiments.worker.time.sleep", lambda seconds: None)
+    system = SimpleNamespace(getppid=lambda: next(parents), _exit=codes.append)
+    monkeypatch.setattr("cmimh_tf.experiments.worker.os", system)
+    monkeypatch.setattr("cmimh_tf.experiments.worker.time", SimpleNamespace(sleep=lambda seconds: None))
     _end_with(7)
     assert codes == [1]
     assert list(parents) == []

@@ -24,7 +24,7 @@ def postgres_url():
     binaries = next(package.glob("pginstall*")) / "bin"
     # The path of a socket may have 107 bytes, which pytest's own folders exceed.
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
-    options = {"cwd": folder, "capture_output": True, "check": True, "timeout": 120}
+    options = {"cwd": folder, "capture_output": True, "check": True, "timeout": 600}
     if os.geteuid() == 0:
         # PostgreSQL refuses to run as root.
         os.chown(folder, 65534, 65534)

@@ -64,6 +64,13 @@ def replace_codes(index):
         print(number, flush=True)
 
 
+def hold(index):
+    """Begins a change and does not finish it."""
+    with index.writing():
+        print("held", flush=True)
+        sys.stdin.read()
+
+
 def main():
     mode, address, *limit = sys.argv[1:]
     if limit:
@@ -76,7 +83,7 @@ def main():
     index = open_index(address)
     print("ready", flush=True)
     try:
-        {"add": add, "remove": remove, "replace": replace_codes}[mode](index)
+        {"add": add, "remove": remove, "replace": replace_codes, "hold": hold}[mode](index)
     except OSError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

@@ -25,7 +25,7 @@ def run(module, *arguments):
         [sys.executable, "-m", f"cmimh_tf.{module}", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
         cwd=ROOT,
         env=environment,
@@ -170,7 +170,7 @@ def test_mistakes_are_one_sentence_before_tensorflow_is_imported(small, module, 
         "except SystemExit as end: print(end.code, 'tensorflow' in sys.modules)\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False, cwd=ROOT
     )
     assert result.stdout == "2 False\n", result.stderr
     assert result.stderr.startswith("error: ")
@@ -206,7 +206,7 @@ def test_searching_by_id_and_codes_imports_no_tensorflow(small):
         "except SystemExit as end: print(end.code, {'tensorflow', 'keras', 'tfx'} & set(sys.modules))\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False, cwd=ROOT
     )
     assert result.stdout.endswith("0 set()\n"), result.stderr
     assert len(result.stdout.splitlines()) == 10

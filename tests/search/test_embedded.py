@@ -119,15 +119,17 @@ def test_threads_search_while_another_adds(index, random):
     threads = [threading.Thread(target=search) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for number in range(20):
-        part = slice(1000 + 100 * number, 1100 + 100 * number)
-        index.add_codes(
-            names(100, part.start), image_codes=codes[part], metadata={"number": list(range(part.start, part.stop))}
-        )
-        index.remove(ids=names(10, part.start))
-    stop.set()
-    for thread in threads:
-        thread.join()
+    try:
+        for number in range(20):
+            part = slice(1000 + 100 * number, 1100 + 100 * number)
+            index.add_codes(
+                names(100, part.start), image_codes=codes[part], metadata={"number": list(range(part.start, part.stop))}
+            )
+            index.remove(ids=names(10, part.start))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
     assert problems == []
     assert len(index) == 2800
 
@@ -174,7 +176,7 @@ def test_an_index_in_a_folder_that_cannot_be_written_is_read(random):
             "except OSError as error: print(error)\n"
         )
         result = subprocess.run(
-            [sys.executable, "-c", code, f"{folder}/index"], capture_output=True, text=True, check=False, timeout=60
+            [sys.executable, "-c", code, f"{folder}/index"], capture_output=True, text=True, check=False, timeout=600
         )
         os.chmod(f"{folder}/index/generation-1", 0o755)
     assert result.stdout.startswith("5 item-3\n"), result.stderr

@@ -3,6 +3,7 @@
 SEARCH_KILLS=50 kills the writer of the first test 50 times instead of 3; `pytest -s` then shows the number of rows.
 """
 
+import contextlib
 import os
 import random as random_numbers
 import signal
@@ -23,14 +24,21 @@ KILLS = int(os.environ.get("SEARCH_KILLS", "3"))
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@contextlib.contextmanager
 def start(*arguments):
-    return subprocess.Popen(
+    """A writer, which is killed at the end of the block, also if a check in the block fails."""
+    with subprocess.Popen(
         [sys.executable, Path(__file__).parent / "fault_writer.py", *map(str, arguments)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def acknowledged_until_killed(mode, address, seconds, changes=0):
@@ -86,12 +94,13 @@ def test_kills_while_removing_remove_whole_batches(stocked):
         lines = acknowledged_until_killed("remove", stocked, seconds, changes)
         removed += len(lines) - 1
         with open_index(stocked) as index:
-            assert len(index) in ((40 - removed) * BATCH, (39 - removed) * BATCH)
+            assert len(index) in ((40 - removed) * BATCH, max(0, 39 - removed) * BATCH)
             removed = 40 - len(index) // BATCH
             assert index.verify() == []
             if removed:
                 assert index.get([batch_ids(removed - 1)[-1]]) == [None]
-            assert index.get([batch_ids(removed)[0]])[0].metadata == {"batch": removed}
+            if removed < 40:
+                assert index.get([batch_ids(removed)[0]])[0].metadata == {"batch": removed}
     assert removed > 0
 
 
@@ -140,8 +149,8 @@ def test_kills_while_building_leave_no_half_index(tmp_path):
 
 def test_a_full_disk_is_one_sentence_and_changes_nothing(stocked):
     size = max(path.stat().st_size for path in stocked.rglob("*"))
-    process = start("add", stocked, size + 200_000)
-    output, error = process.communicate(timeout=120)
+    with start("add", stocked, size + 200_000) as process:
+        output, error = process.communicate(timeout=600)
     assert process.returncode == 2
     assert error.count("\n") == 1
     assert "could not be" in error
@@ -174,20 +183,12 @@ def test_sqlite_s_own_limit_is_a_full_disk(stocked, monkeypatch):
 
 
 def test_a_second_process_cannot_write_but_read(stocked, random):
-    with start("add", stocked) as process:
-        assert process.stdout.readline() == "ready\n"
+    with start("hold", stocked) as process:
+        assert [process.stdout.readline() for _ in range(2)] == ["ready\n", "held\n"]
         with open_index(stocked) as index:
-            messages = set()
-            deadline = time.monotonic() + 20
-            while not messages and time.monotonic() < deadline:
-                try:
-                    index.add_codes([f"mine-{time.monotonic_ns()}"], image_codes=random_codes(random, 1, 64))
-                except IndexBusy as error:
-                    messages.add(str(error))
-                assert index.search_codes(batch_codes(0)[:1], top=1).ids.tolist() == [[batch_ids(0)[0]]]
-            process.kill()
-    (message,) = messages
-    assert f"is being written by another process (process {process.pid})" in message
+            with pytest.raises(IndexBusy, match=rf"is being written by another process \(process {process.pid}\)"):
+                index.add_codes(["mine"], image_codes=random_codes(random, 1, 64))
+            assert index.search_codes(batch_codes(0)[:1], top=1).ids.tolist() == [[batch_ids(0)[0]]]
 
 
 def test_readers_see_whole_changes_while_another_process_writes(stocked):
@@ -195,15 +196,14 @@ def test_readers_see_whole_changes_while_another_process_writes(stocked):
         process.stdout.readline()
         with open_index(stocked) as index:
             seen = set()
-            deadline = time.monotonic() + 20
-            while len(seen) < 4 and time.monotonic() < deadline:
+            deadline = time.monotonic() + 300
+            while len(seen) < 4:
+                assert time.monotonic() < deadline
                 count = len(index)
                 assert count % BATCH == 0
                 newest = count // BATCH - 1
                 assert index.search_codes(batch_codes(newest)[-1:], top=1).ids.tolist() == [[batch_ids(newest)[-1]]]
                 seen.add(count)
-        process.kill()
-    assert len(seen) >= 4
 
 
 def damage(path, old, new):

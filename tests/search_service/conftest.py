@@ -10,6 +10,7 @@ from serving.search.index_versions import OpenIndex
 from serving.search.service import running_search
 from serving.search.settings import SearchSettings
 from tests.search_service.fake_index import FakeIndex
+from tests.serving.http_exchange import PATIENCE
 from tests.serving.service_thread import in_thread
 
 TOKEN = "a-token-of-the-tests"
@@ -33,7 +34,8 @@ def run_search(
     open_index: Callable[[str, int | None], OpenIndex], index: str | Path, **settings
 ) -> Iterator[RunningSearch]:
     """Runs a service in a thread of this process."""
-    options = SearchSettings(index=str(index), port=0, **{"shutdown_timeout": 5, "poll_seconds": 0.1, **settings})
+    defaults = {"shutdown_timeout": 5, "poll_seconds": 0.1, "request_timeout": PATIENCE}
+    options = SearchSettings(index=str(index), port=0, **{**defaults, **settings})
     opened: list[OpenIndex] = []
 
     def open_and_keep(address: str, number: int | None) -> OpenIndex:
@@ -42,7 +44,7 @@ def run_search(
 
     with in_thread(lambda: running_search(options, open_and_keep)) as port:
         address = f"http://127.0.0.1:{port}"
-        with httpx.Client(base_url=address, timeout=30, trust_env=False) as client:
+        with httpx.Client(base_url=address, timeout=PATIENCE, trust_env=False) as client:
             yield RunningSearch(address, opened[0], client, options)
 
 

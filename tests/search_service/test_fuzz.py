@@ -11,6 +11,7 @@ import pytest
 from tests.search_service.conftest import TOKEN
 from tests.search_service.fake_index import draw
 from tests.serving.fuzzing import resident_megabytes
+from tests.serving.http_exchange import PATIENCE
 
 NUM_REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "3000"))
 _PICTURE = base64.b64encode(draw("red", "bar")).decode()
@@ -107,7 +108,7 @@ def some_request(rng: random.Random) -> tuple[str, str, bytes, dict]:
 def test_no_request_makes_the_service_fail(service, seed):
     rng = random.Random(seed)
     statuses: dict[int, int] = {}
-    with httpx.Client(base_url=service.address, timeout=30, trust_env=False) as client:
+    with httpx.Client(base_url=service.address, timeout=PATIENCE, trust_env=False) as client:
         for number in range(NUM_REQUESTS):
             method, path, body, headers = some_request(rng)
             response = client.request(method, path, content=body, headers=headers)

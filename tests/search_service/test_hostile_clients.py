@@ -43,7 +43,9 @@ def pipelined(client):
 
 
 def oversized(client):
-    client.send(raw_request("POST", "/v1/search", b"a" * (3 * MAX_BODY_BYTES)))
+    # The service may close the connection before all of it is sent, after its answer.
+    with contextlib.suppress(ConnectionError):
+        client.send(raw_request("POST", "/v1/search", b"a" * (3 * MAX_BODY_BYTES)))
     assert client.answer().status == 413
 
 

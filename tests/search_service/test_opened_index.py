@@ -5,6 +5,7 @@ import csv
 import random
 import shutil
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -26,6 +27,7 @@ from serving.search.settings import SearchSettings
 from tests.search_service.conftest import TOKEN, run_search
 from tests.search_service.fake_index import COLOURS, SHAPES, FakeIndex, draw
 from tests.search_service.test_fuzz import some_request
+from tests.serving.http_exchange import PATIENCE
 
 NUM_REQUESTS = 1000
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
@@ -204,7 +206,7 @@ class Load:
         self._stop = threading.Event()
 
     def _ask(self):
-        with httpx.Client(base_url=self.address, timeout=60, trust_env=False) as client:
+        with httpx.Client(base_url=self.address, timeout=PATIENCE, trust_env=False) as client:
             while not self._stop.is_set():
                 try:
                     response = client.post("/v1/search", json={"queries": [{"text": "red"}, {"id": "3"}], "top": 40})
@@ -231,11 +233,10 @@ class Load:
 
     def wait_for(self, model):
         """Waits until the last answers are of a model."""
-        for _ in range(1000):
-            if self.seen[-1:] == [model]:
-                return
-            threading.Event().wait(0.02)
-        raise AssertionError(f"no answer of {model}: {self.problems[:3]}")
+        deadline = time.monotonic() + PATIENCE
+        while self.seen[-1:] != [model]:
+            assert time.monotonic() < deadline, f"no answer of {model}: {self.problems[:3]}"
+            time.sleep(0.02)
 
 
 def codes_of(folder) -> set[str]:
@@ -306,6 +307,6 @@ def test_queries_are_hashed_by_a_model_server(running, built, models, pictures, 
                 answer = remote.search(**body)
                 assert answer.status_code == 400
                 assert "The model server rejected the query" in answer.json()["error"]["message"]
-    with run(built / "1", pictures, serving="http://127.0.0.1:1", request_timeout=2.0) as remote:
+    with run(built / "1", pictures, serving="http://127.0.0.1:1") as remote:
         assert remote.search(text="red").status_code == 503
         assert remote.search(id="3").status_code == 200

@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pytest
@@ -12,6 +13,7 @@ from serving.errors import ServingError
 from serving.search.settings import SearchSettings, parse_flags
 from tests.search_service.conftest import TOKEN, run_search
 from tests.search_service.fake_index import FakeIndex, code_of_text, draw
+from tests.serving.http_exchange import PATIENCE
 
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
 
@@ -321,14 +323,14 @@ def test_too_many_waiting_requests_and_slow_searches(pictures, tmp_path):
 
     class GatedIndex(FakeIndex):
         def search(self, request):
-            assert gate.wait(60)
+            assert gate.wait(PATIENCE)
             return super().search(request)
 
     def run(timeout):
         limits = {"num_threads": 1, "max_waiting": 1, "request_timeout": timeout}
         return run_search(lambda *_: GatedIndex(pictures), tmp_path, **limits)
 
-    with run(timeout=30) as running, ThreadPoolExecutor(4) as pool:
+    with run(timeout=PATIENCE) as running, ThreadPoolExecutor(4) as pool:
         answers = [pool.submit(running.search, text="red") for _ in range(4)]
         # One is searching and one is waiting, so two are rejected.
         rejected = [answer.result().status_code for answer in itertools.islice(as_completed(answers), 2)]
@@ -339,7 +341,11 @@ def test_too_many_waiting_requests_and_slow_searches(pictures, tmp_path):
     with run(timeout=1) as running:
         assert error(running.search(text="red"))[:2] == (504, "DEADLINE_EXCEEDED")
         gate.set()
-        assert running.search(text="red").status_code == 200
+        deadline = time.monotonic() + PATIENCE
+        # On a busy machine even a fast search may last longer than a second.
+        while (status := running.search(text="red").status_code) in (429, 504):
+            assert time.monotonic() < deadline
+        assert status == 200
 
 
 def test_errors_of_the_index(pictures, tmp_path):

@@ -20,7 +20,7 @@ from serving.export import export_model
 from serving.preprocessing import PictureAndCaptionPreprocessing
 
 ROOT = Path(__file__).resolve().parents[2]
-STARTUP_SECONDS, STOP_SECONDS = 300, 60
+STARTUP_SECONDS, STOP_SECONDS = 300, 120
 CAPTIONS = ["a red cat", "a blue dog", "the dog and the cat", "red birds", "a bird on a tree"]
 
 
@@ -97,6 +97,6 @@ class ServerProcess:
         """Ends the process at once, if it still runs."""
         self.process.kill()
         self.process.wait()
-        self._reader.join(10)
+        self._reader.join(STOP_SECONDS)
         if self.process.stderr is not None:
             self.process.stderr.close()

@@ -24,7 +24,7 @@ def test_codes_are_equal_over_rest_over_grpc_and_in_process(exported, url, tmp_p
     paths = [tmp_path / f"{number}.png" for number in range(3)]
     for path, picture in zip(paths, pictures, strict=True):
         path.write_bytes(tf.io.encode_png(picture).numpy())
-    with HashingClient(url, timeout=30, batch_rows=30) as client:
+    with HashingClient(url, timeout=99, batch_rows=30) as client:
         np.testing.assert_array_equal(client.hash_images(rows), exported.model.hash_images(rows))
         np.testing.assert_array_equal(client.hash_texts(texts), exported.model.hash_texts(texts))
         np.testing.assert_array_equal(client.hash_captions(captions), exported.caption_codes(captions))
@@ -36,7 +36,7 @@ def test_codes_are_equal_over_rest_over_grpc_and_in_process(exported, url, tmp_p
 
 def test_long_rows_are_sent_in_requests_that_the_server_takes(exported, url):
     captions = ["a red cat" + " " * 6_000_000] * 3
-    with HashingClient(url, timeout=60) as client:
+    with HashingClient(url, timeout=99) as client:
         codes = client.hash_captions(captions)
     np.testing.assert_array_equal(codes, exported.caption_codes(["a red cat"] * 3))
 
@@ -66,7 +66,7 @@ def test_a_request_ends_by_rows_and_by_bytes():
 
 def test_a_row_that_is_too_large_is_not_sent_again(url):
     attempts = []
-    with HashingClient(url, timeout=60, backoff=0.01) as client:
+    with HashingClient(url, timeout=99, backoff=0.01) as client:
         predict = client._transport.predict
         client._transport.predict = lambda *request: attempts.append(request) or predict(*request)
         with pytest.raises(ServerError, match=r"at most 16777216 bytes|larger than max") as caught:
@@ -76,23 +76,26 @@ def test_a_row_that_is_too_large_is_not_sent_again(url):
 
 
 def test_what_the_server_refuses_is_raised_at_once(url):
-    with HashingClient(url, timeout=30) as client, pytest.raises(ServerError, match="Received: 8 bytes"):
+    with HashingClient(url, timeout=99) as client, pytest.raises(ServerError, match="Received: 8 bytes"):
         client.hash_images(np.zeros((1, 2), np.float32))
-    with HashingClient(url, model="other", timeout=30) as client, pytest.raises(ServerError, match=r"Latest\(other\)"):
+    with HashingClient(url, model="other", timeout=99) as client, pytest.raises(ServerError, match=r"Latest\(other\)"):
         client.hash_captions(["a"])
-    with HashingClient(url, version=9, timeout=30) as client, pytest.raises(ServerError, match=r"Specific\(cmimh, 9\)"):
+    with (
+        HashingClient(url, version=9, timeout=99) as client,
+        pytest.raises(ServerError, match=r"Specific\(cmimh, 9\)"),
+    ):
         client.hash_captions(["a"])
-    with HashingClient(url, label="x/y", timeout=30) as client, pytest.raises(ServerError, match="label: x/y"):
+    with HashingClient(url, label="x/y", timeout=99) as client, pytest.raises(ServerError, match="label: x/y"):
         client.hash_captions(["a"])
 
 
 def test_the_command(exported, url, tmp_path, capsys):
-    main(["text", "a red cat", "a dog", "--url", url, "--timeout", "30"])
+    main(["text", "a red cat", "a dog", "--url", url, "--timeout", "120"])
     codes = exported.caption_codes(["a red cat", "a dog"])
     assert capsys.readouterr().out == f"{codes[0].tobytes().hex()}\ta red cat\n{codes[1].tobytes().hex()}\ta dog\n"
     picture = np.random.default_rng(0).integers(0, 256, (30, 20, 3), np.uint8)
     (tmp_path / "photo.png").write_bytes(tf.io.encode_png(picture).numpy())
-    main(["image", str(tmp_path / "photo.png"), "--url", url, "--timeout", "30"])
+    main(["image", str(tmp_path / "photo.png"), "--url", url, "--timeout", "120"])
     code = exported.picture_codes([picture])[0].tobytes().hex()
     assert capsys.readouterr().out == f"{code}\t{tmp_path / 'photo.png'}\n"
     np.savez(tmp_path / "features.npz", image=exported.image_rows(3), text=exported.text_rows(3))
@@ -133,7 +136,7 @@ def flaky():
         thread.start()
         yield server
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
 
 
 def test_busy_servers_are_asked_again(flaky):
@@ -207,9 +210,9 @@ def test_tls_and_token(exported, certificate, serve):
     with serve(settings) as addresses:
         for scheme, port in (("https", addresses.rest_port), ("grpcs", addresses.grpc_port)):
             url, pem = f"{scheme}://127.0.0.1:{port}", certificate / "certificate.pem"
-            with HashingClient(url, token="secret", certificate=pem, timeout=30) as client:
+            with HashingClient(url, token="secret", certificate=pem, timeout=99) as client:
                 np.testing.assert_array_equal(client.hash_captions(["a cat"]), expected)
-            client = HashingClient(url, token="wrong", certificate=pem, timeout=30)
+            client = HashingClient(url, token="wrong", certificate=pem, timeout=99)
             with client, pytest.raises(ServerError, match="bearer token") as caught:
                 client.hash_captions(["a cat"])
             assert caught.value.status in (401, "UNAUTHENTICATED")

@@ -11,6 +11,8 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from tests.serving.http_exchange import PATIENCE
+
 
 @pytest.fixture(scope="module")
 def channel(server):
@@ -33,13 +35,13 @@ def predict_request(signature, name, value, **kwargs):
 
 def refusal(call, request, **kwargs):
     with pytest.raises(grpc.RpcError) as caught:
-        call(request, timeout=20, **kwargs)
+        call(request, timeout=PATIENCE, **kwargs)
     return caught.value.code().name, caught.value.details()
 
 
 def test_predict_gives_the_codes_of_the_model(exported, prediction):
     rows = exported.image_rows(70)
-    response = prediction.Predict(predict_request("hash_image", "image", rows), timeout=20)
+    response = prediction.Predict(predict_request("hash_image", "image", rows), timeout=PATIENCE)
     codes = b"".join(tf.make_ndarray(response.outputs["code_bytes"]).tolist())
     assert codes == exported.model.hash_images(rows).tobytes()
     assert set(response.outputs) == {"bits", "code_bytes", "probs"}
@@ -49,7 +51,7 @@ def test_predict_gives_the_codes_of_the_model(exported, prediction):
 
 def test_output_filter(exported, prediction):
     request = predict_request("hash_caption", "caption", [b"a cat"], output_filter=["bits"])
-    assert list(prediction.Predict(request, timeout=20).outputs) == ["bits"]
+    assert list(prediction.Predict(request, timeout=PATIENCE).outputs) == ["bits"]
     request.output_filter.append("bits")
     assert refusal(prediction.Predict, request) == ("INVALID_ARGUMENT", "duplicate output tensor alias: bits")
     request.output_filter[:] = ["codes"]
@@ -94,7 +96,7 @@ def test_what_is_wrong_is_said(prediction, signature, name, value, code, message
 def test_versions_and_labels(prediction):
     request = predict_request("hash_caption", "caption", [b"a cat"])
     request.model_spec.version.value = 1
-    assert prediction.Predict(request, timeout=20).model_spec.version.value == 1
+    assert prediction.Predict(request, timeout=PATIENCE).model_spec.version.value == 1
     request.model_spec.version.value = 4
     assert refusal(prediction.Predict, request)[0] == "NOT_FOUND"
     request.model_spec.version_label = "stable"
@@ -107,7 +109,7 @@ def test_versions_and_labels(prediction):
 def test_metadata(prediction):
     request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     request.model_spec.name = "cmimh"
-    response = prediction.GetModelMetadata(request, timeout=20)
+    response = prediction.GetModelMetadata(request, timeout=PATIENCE)
     signatures = get_model_metadata_pb2.SignatureDefMap()
     assert response.metadata["signature_def"].Unpack(signatures)
     assert "hash_caption" in signatures.signature_def
@@ -122,7 +124,7 @@ def test_status(channel):
     stub = model_service_pb2_grpc.ModelServiceStub(channel)
     request = get_model_status_pb2.GetModelStatusRequest()
     request.model_spec.name = "cmimh"
-    (status,) = stub.GetModelStatus(request, timeout=20).model_version_status
+    (status,) = stub.GetModelStatus(request, timeout=PATIENCE).model_version_status
     assert (status.version, status.state, status.status.error_code) == (1, status.AVAILABLE, 0)
     request.model_spec.name = "other"
     assert refusal(stub.GetModelStatus, request)[0] == "NOT_FOUND"
@@ -131,6 +133,6 @@ def test_status(channel):
 def test_health(channel):
     stub = health_pb2_grpc.HealthStub(channel)
     for service in ("", "tensorflow.serving.PredictionService"):
-        response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=20)
+        response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=PATIENCE)
         assert response.status == health_pb2.HealthCheckResponse.SERVING
     assert refusal(stub.Check, health_pb2.HealthCheckRequest(service="x"))[0] == "NOT_FOUND"

@@ -13,10 +13,9 @@ import zlib
 import pytest
 
 from serving.server.settings import Settings
-from tests.serving.http_exchange import PREDICT, Client, exchange, raw_request
+from tests.serving.http_exchange import PATIENCE, PREDICT, Client, exchange, raw_request
 
 TIMEOUT = 2.0
-PATIENCE = 60.0
 MAX_BODY_BYTES = 1 << 20
 GOOD = {"signature_name": "hash_caption", "instances": ["a red cat"]}
 # Which of the two it is depends on how much of the headers arrives at once.
@@ -26,25 +25,61 @@ H2C_OFFER = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-S
 
 
 @pytest.fixture(scope="module")
-def port(exported, serve):
-    settings = Settings(
-        model_base=exported.base, rest_port=0, grpc_port=None, request_timeout=TIMEOUT, shutdown_timeout=5,
-        max_body_bytes=MAX_BODY_BYTES, max_enqueued_rows=10_000,
-    )  # fmt: skip
-    with serve(settings) as addresses:
-        yield addresses.rest_port
+def start(exported, serve):
+    """`with start(request_timeout=2) as port:` runs a server."""
+
+    @contextlib.contextmanager
+    def started(**more):
+        settings = Settings(
+            model_base=exported.base, rest_port=0, grpc_port=None, shutdown_timeout=5, max_body_bytes=MAX_BODY_BYTES,
+            max_enqueued_rows=10_000, **more,
+        )  # fmt: skip
+        with serve(settings) as addresses:
+            yield addresses.rest_port
+
+    return started
 
 
-@pytest.fixture(autouse=True)
-def good_client(port, exported):
-    """After every test, and so after every hostile client, a good one is answered."""
-    yield
+@pytest.fixture(scope="module")
+def patient(start):
+    with start(request_timeout=PATIENCE) as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def impatient(start):
+    with start(request_timeout=TIMEOUT) as port:
+        yield port
+
+
+@pytest.fixture
+def port(patient, exported):
+    """A server whose time limits never run out. After each hostile client, a good one is answered."""
+    yield patient
+    assert code_of(exchange(patient, raw_request("POST", PREDICT, GOOD))) == expected_code(exported)
+
+
+@pytest.fixture
+def impatient_port(impatient, exported):
+    """A server whose time limits run out after two seconds. After the test a good client is answered."""
+    yield impatient
+    assert code_of(good_answer(impatient)) == expected_code(exported)
+
+
+def good_answer(port):
+    """The answer to a good client, which tries again if its request exceeds the time limit on a busy machine."""
     deadline = time.monotonic() + PATIENCE
-    # On a busy machine the work that a hostile client left may last longer than the time limit of a request.
-    while (answer := exchange(port, raw_request("POST", PREDICT, GOOD))).status == 504:
+    while True:
+        with contextlib.suppress(ConnectionError, EOFError):
+            answer = exchange(port, raw_request("POST", PREDICT, GOOD))
+            if answer.status not in (408, 504):
+                assert answer.status == 200
+                return answer
         assert time.monotonic() < deadline
-    assert answer.status == 200
-    assert code_of(answer) == exported.caption_codes(["a red cat"])[0].tobytes()
+
+
+def expected_code(exported):
+    return exported.caption_codes(["a red cat"])[0].tobytes()
 
 
 def code_of(answer):
@@ -126,43 +161,44 @@ def test_pipelined_requests_are_answered_in_order(port, exported):
         (HEAD + b"X-Thing: a\r\n" * 7000 + b"\r\n", TOO_LARGE),
     ],
 )
-def test_malformed_http_is_rejected_and_the_connection_closed(port, raw, status):
-    with Client(port) as client:
+def test_malformed_http_is_rejected_and_the_connection_closed(impatient_port, raw, status):
+    # Granian may keep a connection after a wrong request until the time limit.
+    with Client(impatient_port) as client:
         send_until_closed(client, [raw])
         assert client.answer().status in (status if isinstance(status, tuple) else (status,))
         assert client.is_closed()
 
 
-@pytest.mark.parametrize("start", [HEAD, chunked(b"abc")[:-2]])
-def test_headers_and_trailers_without_end_are_cut_off(port, start):
+@pytest.mark.parametrize("head", [HEAD, chunked(b"abc")[:-2]])
+def test_headers_and_trailers_without_end_are_cut_off(port, head):
     line = b"X-Thing: " + b"a" * 1000 + b"\r\n"
     # 5 MB, of which only the beginning is accepted.
     with Client(port) as client, pytest.raises(ConnectionError):
-        client.send(start, *[line] * 5000)
+        client.send(head, *[line] * 5000)
 
 
 @pytest.mark.parametrize("raw", [b"", b"POST /v1/mod", HEAD])
-def test_headers_have_to_arrive_in_time_and_a_trickle_does_not_help(port, raw):
+def test_headers_have_to_arrive_in_time_and_a_trickle_does_not_help(impatient_port, raw):
     started = time.monotonic()
-    with Client(port) as client:
+    with Client(impatient_port) as client:
         client.send(raw)
         if raw:
             trickle_until_answered(client)
         assert client.is_closed()
-    assert TIMEOUT - 0.2 < time.monotonic() - started < PATIENCE
+    assert time.monotonic() - started > TIMEOUT - 0.2
 
 
 @pytest.mark.parametrize(
-    "start", [HEAD + b"Content-Length: 1000\r\n\r\n", HEAD + b"Transfer-Encoding: chunked\r\n\r\n3e8\r\n"]
+    "head", [HEAD + b"Content-Length: 1000\r\n\r\n", HEAD + b"Transfer-Encoding: chunked\r\n\r\n3e8\r\n"]
 )
-def test_a_body_has_to_arrive_in_time_and_a_trickle_does_not_help(port, start):
+def test_a_body_has_to_arrive_in_time_and_a_trickle_does_not_help(impatient_port, head):
     started = time.monotonic()
-    with Client(port) as client:
-        client.send(start)
+    with Client(impatient_port) as client:
+        client.send(head)
         trickle_until_answered(client)
         answer = client.answer()
     assert (answer.status, answer.error) == (408, "The request did not arrive in time.")
-    assert TIMEOUT - 0.2 < time.monotonic() - started < PATIENCE
+    assert time.monotonic() - started > TIMEOUT - 0.2
 
 
 def test_a_body_that_is_too_large_is_rejected_even_if_the_client_sends_on(port):
@@ -186,9 +222,7 @@ def test_the_answer_arrives_although_the_body_is_not_wanted(port):
 
 
 def test_a_declared_length_beyond_the_limit_is_rejected_without_waiting_for_the_body(port):
-    started = time.monotonic()
     assert exchange(port, HEAD + b"Content-Length: 99999999999\r\n\r\nabc").status == 413
-    assert time.monotonic() - started < PATIENCE / 2
 
 
 def test_a_gzip_bomb_is_not_unpacked(port):
@@ -239,32 +273,32 @@ def test_a_half_closed_connection_is_closed(port):
         with Client(port) as client:
             client.send(raw)
             client.socket.shutdown(socket.SHUT_WR)
-            started = time.monotonic()
             with contextlib.suppress(EOFError, ConnectionError):
                 assert client.answer().status in (200, 400)
-            assert time.monotonic() - started < PATIENCE / 2
 
 
-def test_a_client_that_never_reads_is_cut_off(port):
+def test_a_client_that_never_reads_is_cut_off(impatient_port):
     body = {"signature_name": "hash_caption", "instances": ["a red cat"] * 4096}
     count, received = 10, 0
-    with Client(port) as client:
+    with Client(impatient_port) as client:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        assert client.unread_bytes() is not None
         send_until_closed(client, [raw_request("POST", PREDICT, body)] * count)
-        time.sleep(3 * TIMEOUT)
-        answer = exchange(port, raw_request("POST", PREDICT, GOOD))
-        assert answer.status == 200
+        deadline = time.monotonic() + PATIENCE
+        while client.unread_bytes() is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
         with contextlib.suppress(ConnectionError):
             while data := client.socket.recv(1 << 20):
                 received += len(data)
     assert received < count * 4096 * 200
 
 
-def test_many_hostile_clients_at_once_do_not_stop_a_good_one(port):
+def test_many_hostile_clients_at_once_do_not_stop_a_good_one(impatient_port):
     """More at the same time than a request may last: some trickle, some are silent, some stop in the middle."""
     starts = [b"", b"POST /v1/mod", HEAD, HEAD + b"Content-Length: 1000\r\n\r\n{", chunked(b"abc")[:-2], b"\x00"]
     with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(Client(port)) for _ in range(300)]
+        clients = [stack.enter_context(Client(impatient_port)) for _ in range(300)]
         for number, client in enumerate(clients):
             send_until_closed(client, [starts[number % len(starts)]])
         stop = threading.Event()
@@ -279,22 +313,16 @@ def test_many_hostile_clients_at_once_do_not_stop_a_good_one(port):
         thread.start()
         try:
             for _ in range(20):
-                started = time.monotonic()
-                assert exchange(port, raw_request("POST", PREDICT, GOOD)).status == 200
-                assert time.monotonic() - started < PATIENCE / 2
+                good_answer(impatient_port)
         finally:
             stop.set()
             thread.join()
 
 
-def test_no_more_connections_than_allowed_and_the_next_one_waits_its_turn(exported, serve):
-    settings = Settings(
-        model_base=exported.base, rest_port=0, grpc_port=None, request_timeout=TIMEOUT, shutdown_timeout=5,
-        max_connections=2,
-    )  # fmt: skip
-    with serve(settings) as addresses:
-        with Client(addresses.rest_port), Client(addresses.rest_port):
+def test_no_more_connections_than_allowed_and_the_next_one_waits_its_turn(start):
+    with start(request_timeout=TIMEOUT, max_connections=2) as port:
+        started = time.monotonic()
+        with Client(port), Client(port):
             # Both are silent, until they are closed in favour of those that wait.
-            started = time.monotonic()
-            assert exchange(addresses.rest_port, raw_request("GET", "/readyz")).status == 200
+            good_answer(port)
         assert time.monotonic() - started > TIMEOUT / 2

@@ -11,7 +11,7 @@ import pytest
 
 from serving.web_app import Request, Response, Route, WebApp
 from serving.web_server import WebSettings, bind, serving
-from tests.serving.http_exchange import Client
+from tests.serving.http_exchange import PATIENCE, Client
 from tests.serving.service_thread import in_thread
 
 MAX_BODY_BYTES = 10_000
@@ -59,7 +59,7 @@ def running(app):
 
 @pytest.fixture(scope="module")
 def port():
-    with running(make_app(request_timeout=30)) as port:
+    with running(make_app(request_timeout=PATIENCE)) as port:
         yield port
 
 
@@ -123,14 +123,14 @@ def test_many_requests_use_one_connection(port):
 
 @pytest.mark.parametrize("body", [length(3) + b"\r\nab", CHUNKED + b"\r\n3\r\nabc\r\n"])
 def test_a_body_that_is_late_ends_the_connection_openly(body):
-    with running(make_app(request_timeout=0.3)) as port, Client(port) as client:
+    with running(make_app(request_timeout=1.0)) as port, Client(port) as client:
         client.send(POST[:-2] % (b"read", body))
         answer = client.answer()
         assert (answer.status, answer.headers["connection"]) == (408, "close")
 
 
 def test_a_server_that_is_stopping_announces_the_end_of_its_connections():
-    app = make_app(request_timeout=30)
+    app = make_app(request_timeout=PATIENCE)
     with running(app) as port, Client(port) as client:
         client.send(NEXT)
         assert "connection" not in client.answer().headers

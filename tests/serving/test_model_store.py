@@ -35,13 +35,13 @@ def base(tmp_path):
 
 def make_store(base, policy="", labels=""):
     if not policy and not labels:
-        return ModelStore(Settings(model_base=base, request_timeout=5), FakeServable)
+        return ModelStore(Settings(model_base=base, request_timeout=60), FakeServable)
     config = base.parent / "models.config"
     config.write_text(
         f"model_config_list {{ config {{ name: 'cmimh' base_path: 'cmimh' model_platform: 'tensorflow' "
         f"model_version_policy {{ {policy} }} {labels} }} }}"
     )
-    return ModelStore(Settings(model_config_file=config, request_timeout=5), FakeServable)
+    return ModelStore(Settings(model_config_file=config, request_timeout=60), FakeServable)
 
 
 def states(store):
@@ -90,14 +90,15 @@ def test_the_old_version_drains_before_it_is_closed(base):
         add_version(base, 2)
         poller = threading.Thread(target=store.poll)
         poller.start()
-        deadline = time.monotonic() + 20
-        while states(store)[1] != "UNLOADING" and time.monotonic() < deadline:
+        deadline = time.monotonic() + 60
+        while states(store)[1] != "UNLOADING":
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         # New requests go to the new version while the old request goes on.
         with store.acquire("cmimh") as new:
             assert new.version == 2
         assert not old.closed
-    poller.join(20)
+    poller.join(120)
     assert old.closed
     assert states(store) == {2: "AVAILABLE", 1: "END"}
 

@@ -10,7 +10,17 @@ from serving.server.batcher import Batcher
 from serving.server.model_store import ModelStore
 from serving.server.servable import Servable
 from serving.server.settings import Settings
-from tests.serving.http_exchange import PREDICT, Client, ask, exchange, predict, raw_request, run, running_service
+from tests.serving.http_exchange import (
+    PATIENCE,
+    PREDICT,
+    Client,
+    ask,
+    exchange,
+    predict,
+    raw_request,
+    run,
+    running_service,
+)
 
 
 def test_token_and_request_id(store):
@@ -65,43 +75,59 @@ def test_bodies_that_do_not_arrive_are_logged_and_counted_as_other_errors_are(st
 
 async def until(condition):
     """Waits until the condition holds."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)
 
 
-def test_exhausted_unavailable_and_deadline(store, monkeypatch):
+@pytest.fixture
+def gate(monkeypatch):
+    """An event; no batch is computed before it is set."""
     gate = threading.Event()
     original = Batcher._run_batch
 
     def slow(self, runner, batch):
-        assert gate.wait(30)
+        assert gate.wait(PATIENCE)
         original(self, runner, batch)
 
     monkeypatch.setattr(Batcher, "_run_batch", slow)
+    return gate
 
+
+BODY = {"signature_name": "hash_caption", "instances": ["a"]}
+
+
+def test_a_full_queue_and_a_server_that_stops(store, gate):
     async def main():
-        async with running_service(store, num_batch_threads=1, max_enqueued_rows=1, request_timeout=1.0) as service:
-            body = {"signature_name": "hash_caption", "instances": ["a"]}
-            first = asyncio.create_task(ask(service, "POST", PREDICT, body))
+        settings = {"num_batch_threads": 1, "max_enqueued_rows": 1, "request_timeout": PATIENCE}
+        async with running_service(store, **settings) as service:
+            first = asyncio.create_task(ask(service, "POST", PREDICT, BODY))
             await until(lambda: service.service._batcher._running_rows == 1)
-            second = asyncio.create_task(ask(service, "POST", PREDICT, body))
+            second = asyncio.create_task(ask(service, "POST", PREDICT, BODY))
             await until(lambda: service.service._batcher._enqueued_rows == 1)
-            third = await ask(service, "POST", PREDICT, body)
-            answers = [await first, await second, third]
+            third = await ask(service, "POST", PREDICT, BODY)
             gate.set()
+            answers = [await first, await second, third]
             service.stopping = True
-            answers.append(await ask(service, "GET", "/readyz"))
-            return answers
+            return [*answers, await ask(service, "GET", "/readyz")]
 
     first, second, third, ready = asyncio.run(main())
-    assert (first.status, second.status) == (504, 504)
-    assert "longer than 1 seconds" in first.error
-    assert third.status == 429
+    assert (first.status, second.status, third.status, ready.status) == (200, 200, 429, 503)
     assert "queue" in third.error
     assert third.headers["retry-after"] == "1"
-    assert ready.status == 503
+
+
+def test_requests_that_run_or_wait_for_too_long(store, gate):
+    async def main():
+        async with running_service(store, num_batch_threads=1, request_timeout=1.0) as service:
+            answers = await asyncio.gather(*(ask(service, "POST", PREDICT, BODY) for _ in range(2)))
+            gate.set()
+            return answers
+
+    for answer in asyncio.run(main()):
+        assert answer.status == 504
+        assert "longer than 1 seconds" in answer.error
 
 
 def test_a_model_that_is_not_there_yet(tmp_path):
@@ -116,13 +142,13 @@ def test_a_model_that_is_being_loaded_is_unavailable(exported):
 
     def load(name, version, folder):
         loading.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
         return Servable(name, version, folder)
 
     slow = ModelStore(Settings(model_base=exported.base), load)
     poller = threading.Thread(target=slow.poll)
     poller.start()
-    assert loading.wait(30)
+    assert loading.wait(PATIENCE)
     try:
         question = predict("hash_caption", instances=["a"])
         of_version = ("POST", "/v1/models/cmimh/versions/1:predict", question[2])
@@ -133,14 +159,14 @@ def test_a_model_that_is_being_loaded_is_unavailable(exported):
             assert answer.error == "Model cmimh is being loaded."
     finally:
         go_on.set()
-        poller.join(60)
+        poller.join(2 * PATIENCE)
     assert run(slow, question).status == 200
     slow.stop()
 
 
 def test_a_request_whose_client_hangs_up_is_not_computed(store, caplog):
     async def main():
-        async with running_service(store, batch_timeout=30.0) as service:
+        async with running_service(store, batch_timeout=2 * PATIENCE) as service:
             body = {"signature_name": "hash_caption", "instances": ["a"]}
             with Client(service.port) as client:
                 client.send(raw_request("POST", PREDICT, body, {"X-Request-Id": "gone"}))

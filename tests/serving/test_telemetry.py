@@ -12,7 +12,7 @@ from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 
 from serving.server.grpc_service import ModelService, PredictionService
 from serving.telemetry import JsonFormatter
-from tests.serving.http_exchange import PREDICT, ask, running_service
+from tests.serving.http_exchange import PATIENCE, PREDICT, ask, running_service
 
 GOOD = {"signature_name": "hash_caption", "instances": ["a red cat"]}
 ELSEWHERE = "/v1/models/made-up-{}:predict"
@@ -39,7 +39,7 @@ def counted(store, *requests, **settings):
             latencies = re.findall(r"request_latency_count\{(.*)\} (.*)", service.metrics.page().decode())
             return counts(service), latencies
 
-    return asyncio.run(asyncio.wait_for(main(), 60))
+    return asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
 def test_predictions_are_counted_by_model_and_status(store):

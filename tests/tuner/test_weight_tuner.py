@@ -1,6 +1,7 @@
 """The tuner: failures are recorded, interrupted searches resume, and a chief without workers ends."""
 
 import json
+from types import SimpleNamespace
 
 import keras_tuner
 import pytest
@@ -118,8 +119,7 @@ def test_only_a_chief_on_its_own_gives_up(has_parent, tmp_path, monkeypatch):
         if len(looks) == 3:
             raise Ended
 
-    monkeypatch.setattr(weight_tuner.time, "monotonic", lambda: next(now))
-    monkeypatch.setattr(weight_tuner.time, "sleep", sleep)
+    monkeypatch.setattr(weight_tuner, "time", SimpleNamespace(monotonic=lambda: next(now), sleep=sleep))
     if has_parent:
         with pytest.raises(Ended):
             weight_tuner.serve_oracle(oracle)
