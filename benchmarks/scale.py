@@ -68,6 +68,13 @@ def figures(measured: dict[int, dict[str, float]]) -> Iterator[Figure]:
         yield Figure(
             f"neighbours_minutes_{count}", values["neighbours"] / 60, f"{count:,} pairs: neighbours", "min", minutes
         )
+        yield Figure(
+            f"neighbours_processor_minutes_{count}",
+            values["neighbours_processor"] / 60,
+            f"{count:,} pairs: processor time of neighbours",
+            "min",
+            None if minutes is None else 2 * minutes,
+        )
         missed = 1.0 - values["recall"]
         yield Figure(f"missed_{count}", missed, f"{count:,} pairs: 1 - recall@20 of neighbours", at_most=0.1)
     sizes = list(measured)
@@ -195,16 +202,18 @@ def compare_paths(folder: Path, steps: int) -> dict[str, float]:
 
 
 class Timer:
-    """Stores the seconds of its block under a name."""
+    """Stores under a name: the seconds of its block, those of all processors, and the peak memory after it."""
 
     def __init__(self, values: dict[str, float], name: str):
         self.values, self.name = values, name
 
     def __enter__(self) -> None:
-        self.started = time.perf_counter()
+        self.started, self.processor_started = time.perf_counter(), time.process_time()
 
     def __exit__(self, *error: object) -> None:
         self.values[self.name] = time.perf_counter() - self.started
+        self.values[f"{self.name}_processor"] = time.process_time() - self.processor_started
+        self.values[f"{self.name}_peak_gb"] = peak_gigabytes()
 
 
 def make_model(image_units: int, text_units: int) -> Any:

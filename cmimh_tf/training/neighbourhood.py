@@ -30,8 +30,8 @@ _REDUCED_UNITS = 256
 _LISTS_PER_ROOT = 4
 _PROBED_LISTS = 32
 _SAMPLES_PER_LIST = 40
-# On 18,000 pairs of MS-COCO, two candidates per neighbour in 256 dimensions contain 99% of the neighbours.
-_CANDIDATES_PER_NEIGHBOUR = 2
+# Repeated with noise to 1,000,000 pairs, MS-COCO has a recall of 0.91 with two candidates per neighbour, 1.00 with three.
+_CANDIDATES_PER_NEIGHBOUR = 3
 
 
 def find_neighbourhood(
@@ -137,22 +137,19 @@ def indexed_neighbours(joint: JointVectors, count: int) -> np.ndarray:
         raise ImportError(
             f"Neighbours of more than {EXACT_PAIRS:,} pairs need faiss. Install with: pip install faiss-cpu"
         ) from error
-    units = joint[:1].shape[1]
     num_lists = max(1, min(round(_LISTS_PER_ROOT * np.sqrt(len(joint))), len(joint) // _SAMPLES_PER_LIST))
-    reduction = faiss.PCAMatrix(units, min(_REDUCED_UNITS, units))
-    reduction.train(joint[_even_rows(joint, _PCA_ROWS)])
+    axes = _principal_axes(joint[_even_rows(joint, _PCA_ROWS)], _REDUCED_UNITS)
+    units = axes.shape[1]
     lists = faiss.IndexIVFScalarQuantizer(
-        faiss.IndexFlatIP(reduction.d_out), reduction.d_out, num_lists, faiss.ScalarQuantizer.QT_8bit,
-        faiss.METRIC_INNER_PRODUCT,
-    )  # fmt: skip
+        faiss.IndexFlatIP(units), units, num_lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+    )
     lists.nprobe = _PROBED_LISTS
     sample = _even_rows(joint, _SAMPLES_PER_LIST * num_lists)
     parts = [sample[start : start + BLOCK_ROWS] for start in range(0, len(sample), BLOCK_ROWS)]
-    lists.train(np.concatenate([reduction.apply(joint[part]) for part in parts]))
-    index = faiss.IndexPreTransform(reduction, lists)
+    lists.train(np.concatenate([joint[part] @ axes for part in parts]))
     with ProgressBar(2 * len(joint), "neighbours", "pairs") as bar:
         for start in range(0, len(joint), BLOCK_ROWS):
-            index.add(joint[start : start + BLOCK_ROWS])
+            lists.add(joint[start : start + BLOCK_ROWS] @ axes)
             bar.update(min(BLOCK_ROWS, len(joint) - start))
         nearest = np.empty((len(joint), count), np.int32)
         # List by list, so that the candidates of a block are mostly the same rows, which are read once.
@@ -160,7 +157,7 @@ def indexed_neighbours(joint: JointVectors, count: int) -> np.ndarray:
         for start in range(0, len(order), BLOCK_ROWS):
             rows = order[start : start + BLOCK_ROWS]
             queries = joint[rows]
-            candidates = index.search(queries, _CANDIDATES_PER_NEIGHBOUR * count + 1)[1]
+            candidates = lists.search(queries @ axes, _CANDIDATES_PER_NEIGHBOUR * count + 1)[1]
             nearest[rows] = _nearest_candidates(joint, rows, queries, candidates, count)
             bar.update(len(rows))
     return nearest
@@ -250,6 +247,13 @@ def _store_targets(features: dict[str, Rows], rows: np.ndarray, own_share: float
 def _even_rows(rows: Rows | JointVectors, most: int) -> np.ndarray:
     """Evenly spaced row numbers, about `most`."""
     return np.arange(0, len(rows), max(1, len(rows) // most))
+
+
+def _principal_axes(vectors: np.ndarray, most: int) -> np.ndarray:
+    """The orthogonal directions in which `vectors` are longest, about those of all rows: float32 [units, axes]."""
+    # By NumPy: faiss.PCAMatrix takes ten times as long.
+    axes = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)[1]
+    return np.ascontiguousarray(axes[:, ::-1][:, :most], np.float32)
 
 
 def _list_members(lists: Any, number: int) -> np.ndarray:
