@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,8 +122,8 @@ def load_data(name: str, seed: int, large_data_folder: Path | None = None) -> "P
     Args:
         name: what --data got.
         seed: of the split; the words of `emoji` are those of its training part.
-        large_data_folder: TFRecords above `cmimh_tf.stored_rows.IN_MEMORY_BYTES` are converted to files in this folder
-            and read row by row; None loads them into memory.
+        large_data_folder: vectors in TFRecords or an .npz above `cmimh_tf.stored_rows.IN_MEMORY_BYTES` are converted to
+            files in this folder and read row by row; None loads them into memory.
     """
     if name == "emoji":
         from cmimh_tf.data.emoji import NUM_EMOJI, load_emoji
@@ -134,11 +134,13 @@ def load_data(name: str, seed: int, large_data_folder: Path | None = None) -> "P
         from cmimh_tf.data.synthetic import make_synthetic
 
         return make_synthetic(2000, seed=seed)
-    if name.lower().endswith(".npz"):
-        from cmimh_tf.data.npz import load_npz
-
-        return load_npz(name)
     from cmimh_tf import stored_rows
+
+    if name.lower().endswith(".npz"):
+        from cmimh_tf.data.npz import load_npz, store_npz, vector_bytes
+
+        is_large = large_data_folder and vector_bytes(name) > stored_rows.IN_MEMORY_BYTES
+        return store_npz(name, large_data_folder) if is_large else load_npz(name)
     from cmimh_tf.data.readers.tfrecord import TFRecordReader
     from cmimh_tf.data.records import load_vectors, store_vectors
     from cmimh_tf.data.sources import open_records
@@ -147,6 +149,21 @@ def load_data(name: str, seed: int, large_data_folder: Path | None = None) -> "P
     if large_data_folder and isinstance(reader, TFRecordReader) and reader.num_bytes > stored_rows.IN_MEMORY_BYTES:
         return store_vectors(reader, large_data_folder)
     return load_vectors(reader)
+
+
+def load_data_in_parts(name: str, seed: int) -> Iterator["PairedData"]:
+    """As `load_data`, with the rows of files a few at a time: vectors and ids, without official splits."""
+    from cmimh_tf.data.sources import EMBEDDED_DATASETS, open_records
+
+    if name in EMBEDDED_DATASETS:
+        return iter([load_data(name, seed)])
+    if name.lower().endswith(".npz"):
+        from cmimh_tf.data.npz import load_npz_in_parts
+
+        return load_npz_in_parts(name)
+    from cmimh_tf.data.records import vector_parts
+
+    return vector_parts(open_records(name))
 
 
 def metrics_table(metrics: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cmimh_tf import command_line
 
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
-    """Loads, splits, hashes, measures."""
+    """Loads, splits, hashes, measures. Large vectors are read from temporary files, so that memory holds codes only."""
     from cmimh_tf.data.splits import split_data
     from cmimh_tf.training.run_folder import RunFolder, load_model, model_file
 
@@ -56,13 +57,14 @@ def evaluate(arguments: argparse.Namespace) -> None:
 
     model = load_model(arguments.model)
     seed = model.config.seed if arguments.seed is None else arguments.seed
-    data = command_line.load_data(arguments.data, model.config.seed)
-    num_queries = arguments.queries
-    if num_queries is None:
-        num_queries = RunFolder(arguments.model).queries_of(data.fingerprint())
-    splits = split_data(data, seed, num_queries=num_queries)
-    query, database = data.take(splits.query), data.take(splits.database)
-    metrics = evaluate_model(model, query, database, seed=seed, rerank=arguments.rerank)
+    with TemporaryDirectory(prefix="cmimh-vectors-") as folder:
+        data = command_line.load_data(arguments.data, model.config.seed, Path(folder))
+        num_queries = arguments.queries
+        if num_queries is None:
+            num_queries = RunFolder(arguments.model).queries_of(data.fingerprint())
+        splits = split_data(data, seed, num_queries=num_queries)
+        query, database = data.take(splits.query), data.take(splits.database)
+        metrics = evaluate_model(model, query, database, seed=seed, rerank=arguments.rerank)
     print(command_line.metrics_table(metrics))
     if arguments.json:
         write_json(arguments.json, metrics)

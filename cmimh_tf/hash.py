@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def hash_file(arguments: argparse.Namespace) -> None:
-    """Loads, hashes, writes."""
+    """Hashes part by part; codes and ids are in memory, vectors only those of one part."""
     from cmimh_tf.training.run_folder import load_model, model_file
 
     model_file(arguments.model)
@@ -40,15 +40,16 @@ def hash_file(arguments: argparse.Namespace) -> None:
     from cmimh_tf.files import write_npz
 
     model = load_model(arguments.model)
-    data = command_line.load_data(arguments.data, model.config.seed)
-    ids = data.ids if data.ids is not None else np.arange(len(data)).astype(str)
-    write_npz(
-        arguments.out,
-        image_codes=model.hash_images(data.image),
-        text_codes=model.hash_texts(data.text),
-        ids=ids,
-    )
-    print(f"{len(data):,} pairs, {model.config.code_length} bits each: {arguments.out}")
+    columns: dict[str, list[np.ndarray]] = {"image_codes": [], "text_codes": [], "ids": []}
+    num_pairs = 0
+    for part in command_line.load_data_in_parts(arguments.data, model.config.seed):
+        columns["image_codes"].append(model.hash_images(part.image))
+        columns["text_codes"].append(model.hash_texts(part.text))
+        rows = np.arange(num_pairs, num_pairs + len(part))
+        columns["ids"].append(rows.astype(str) if part.ids is None else part.ids)
+        num_pairs += len(part)
+    write_npz(arguments.out, **{name: np.concatenate(parts) for name, parts in columns.items()})
+    print(f"{num_pairs:,} pairs, {model.config.code_length} bits each: {arguments.out}")
 
 
 if __name__ == "__main__":

@@ -7,16 +7,18 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from cmimh_tf.data.pairs import DataError, PairedData
-from cmimh_tf.data.records import PairReader, iterate_vectors, shown_caption, with_trace
-from cmimh_tf.files import atomic_write, write_npz
+from cmimh_tf.data.pairs import DataError, PairedData, check_features, check_ids, check_labels
+from cmimh_tf.data.records import PairReader, iterate_vectors, shown_caption, store_parts, with_trace
+from cmimh_tf.files import atomic_write, files_fingerprint, write_npz
+from cmimh_tf.stored_rows import BLOCK_ROWS
 
 _KEYS = tuple(field.name for field in fields(PairedData))
 _REQUIRED_KEYS = ("image", "text")
@@ -43,6 +45,65 @@ def load_npz(path: str | os.PathLike[str]) -> PairedData:
         return PairedData(**arrays)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def load_npz_in_parts(path: str | os.PathLike[str]) -> Iterator[PairedData]:
+    """As `load_npz`, `BLOCK_ROWS` pairs at a time, with vectors, labels and ids only.
+
+    Raises:
+        FileNotFoundError, ValueError: as `load_npz`.
+    """
+    path = Path(path)
+    if not vector_bytes(path):
+        yield load_npz(path)
+        return
+    with zipfile.ZipFile(path) as archive, ExitStack() as stack:
+        names = [name for name in _STREAMED if f"{name}.npy" in archive.namelist()]
+        columns = {name: stack.enter_context(_MemberRows(archive, name, path)) for name in names}
+        num_pairs = columns["image"].shape[0]
+        try:
+            ids = _small_array(path, "ids")
+            ids = None if ids is None else check_ids(ids, num_pairs)
+            for start in range(0, num_pairs, BLOCK_ROWS):
+                rows = {name: column.read(BLOCK_ROWS) for name, column in columns.items()}
+                checked = {name: check_features(rows[name], name, first_row=start) for name in ("image", "text")}
+                if "labels" in rows:
+                    checked["labels"] = check_labels(rows["labels"], len(rows["labels"]), start)
+                part_ids = None if ids is None else ids[start : start + BLOCK_ROWS]
+                yield PairedData(**checked, ids=part_ids)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: {error}") from error
+
+
+def store_npz(path: str | os.PathLike[str], folder: Path) -> PairedData:
+    """As `load_npz`, with vectors and labels in files of `folder`, and without ids and captions.
+
+    Args:
+        path: a file whose `vector_bytes` is not 0.
+        folder: as of `cmimh_tf.data.records.store_vectors`.
+    """
+    path = Path(path)
+    columns = store_parts(load_npz_in_parts(path), files_fingerprint([path]), folder)
+    masks = {name: _small_array(path, name) for name in ("is_query", "is_train")}
+    try:
+        return PairedData(**columns, **masks)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def vector_bytes(path: str | os.PathLike[str]) -> int:
+    """The size of all vectors as float32, or 0 if the file cannot be read row by row: only `load_npz` can read it, or
+    describe what is wrong with it."""
+    try:
+        with zipfile.ZipFile(path) as archive, ExitStack() as stack:
+            names = [name for name in _STREAMED if f"{name}.npy" in archive.namelist()]
+            columns = {name: stack.enter_context(_MemberRows(archive, name, Path(path))) for name in names}
+            shapes = {name: column.shape for name, column in columns.items()}
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return 0
+    if not set(_REQUIRED_KEYS) <= set(shapes) or len({rows for rows, _ in shapes.values()}) > 1:
+        return 0
+    return sum(4 * rows * units for rows, units in (shapes[name] for name in _REQUIRED_KEYS))
 
 
 def save_npz(path: str | os.PathLike[str], data: PairedData) -> None:
@@ -132,6 +193,49 @@ def _read_array(archive: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarr
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path}: `{key}` must be an array in NumPy's format. Received: {len(array)} other bytes.")
     return array
+
+
+class _MemberRows:
+    """The rows of a matrix in an .npz, from the first to the last.
+
+    Raises:
+        ValueError: if the member is not a matrix of numbers in C order.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, name: str, path: Path):
+        self._name, self._path = name, path
+        self._file = archive.open(f"{name}.npy")
+        version = np.lib.format.read_magic(self._file)
+        read_header = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }.get(version)
+        if read_header is None:
+            raise ValueError(f"`{name}` must be of version 1.0 or 2.0 of NumPy's format. Received: {version}.")
+        self.shape, is_fortran, self.dtype = read_header(self._file)
+        if len(self.shape) != 2 or 0 in self.shape or is_fortran or self.dtype.kind not in "biuf":
+            raise ValueError(f"`{name}` must be a matrix of numbers in C order. Received: {self.shape}, {self.dtype}.")
+
+    def __enter__(self) -> _MemberRows:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def read(self, count: int) -> np.ndarray:
+        """The next `count` rows, or those that are left."""
+        row_bytes = self.shape[1] * self.dtype.itemsize
+        try:
+            content = self._file.read(count * row_bytes)
+            return np.frombuffer(content, self.dtype).reshape(-1, self.shape[1])
+        except Exception as error:
+            raise ValueError(f"`{self._name}` cannot be read, the file is truncated or damaged ({error}).") from error
+
+
+def _small_array(path: Path, key: str) -> np.ndarray | None:
+    """An array of one value per pair, or None."""
+    with np.load(path, allow_pickle=False) as archive:
+        return _read_array(archive, key, path) if key in archive.files else None
 
 
 def _describe_content(path: Path) -> str:

@@ -51,12 +51,12 @@ class PairedData:
     is_train: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        image = _check_features(self.image, "image")
-        checked: dict[str, Any] = {"image": image, "text": _check_features(self.text, "text", len(image))}
+        image = check_features(self.image, "image")
+        checked: dict[str, Any] = {"image": image, "text": check_features(self.text, "text", len(image))}
         if self.labels is not None:
-            checked["labels"] = _check_labels(self.labels, len(image))
+            checked["labels"] = check_labels(self.labels, len(image))
         if self.ids is not None:
-            checked["ids"] = _check_ids(self.ids, len(image))
+            checked["ids"] = check_ids(self.ids, len(image))
         if self.captions is not None:
             checked["captions"] = _check_strings(self.captions, "captions", len(image))
         if self.is_query is not None:
@@ -139,7 +139,8 @@ def _check_rows(array: Rows, name: str, num_rows: int, what: str = "row of `imag
         )
 
 
-def _check_features(values: Any, name: str, num_rows: int | None = None) -> Rows:
+def check_features(values: Any, name: str, num_rows: int | None = None, first_row: int = 0) -> Rows:
+    """Finite float32 rows, none of them all 0. `first_row` is the number of the first one in error messages."""
     if isinstance(values, StoredRows):
         _check_rows(values, name, len(values) if num_rows is None else num_rows)
         return values
@@ -153,19 +154,20 @@ def _check_features(values: Any, name: str, num_rows: int | None = None) -> Rows
         bad = np.flatnonzero(~finite.all(axis=1) | ~features[start : start + _BLOCK_ROWS].any(axis=1))
         if not len(bad):
             continue
-        row = start + bad[0]
+        row = first_row + start + bad[0]
         if finite[bad[0]].all():
             raise ValueError(
                 f"`{name}` must have something other than 0 in every row. Received: {name}[{row}] is all 0."
             )
         column = np.argmin(finite[bad[0]])
-        value = array[row, column]
+        value = array[start + bad[0], column]
         rule = "within the range of float32" if np.isfinite(value) else "finite"
         raise ValueError(f"`{name}` must be {rule}. Received: {name}[{row}, {column}]={value}.")
     return features
 
 
-def _check_labels(values: Any, num_rows: int) -> Rows:
+def check_labels(values: Any, num_rows: int, first_row: int = 0) -> Rows:
+    """uint8 rows of 0 and 1. `first_row` is the number of the first one in error messages."""
     if isinstance(values, StoredRows):
         _check_rows(values, "labels", num_rows)
         return values
@@ -174,7 +176,7 @@ def _check_labels(values: Any, num_rows: int) -> Rows:
     wrong = np.argwhere((array != 0) & (array != 1))
     if len(wrong):
         row, column = wrong[0]
-        raise ValueError(f"`labels` must be 0 or 1. Received: labels[{row}, {column}]={array[row, column]}.")
+        raise ValueError(f"`labels` must be 0 or 1. Received: labels[{first_row + row}, {column}]={array[row, column]}.")
     return array.astype(np.uint8)
 
 
@@ -195,7 +197,8 @@ def _check_official(is_query: np.ndarray | None, is_train: np.ndarray) -> None:
         raise ValueError(f"`is_train` must not mark a query. Received: row {both[0]} in both.")
 
 
-def _check_ids(values: Any, num_rows: int) -> np.ndarray:
+def check_ids(values: Any, num_rows: int) -> np.ndarray:
+    """Strings, no two equal."""
     if np.asarray(values).dtype.kind in "iu":
         values = np.asarray(values).astype(str)
     ids = _check_strings(values, "ids", num_rows, rule="strings or integers")

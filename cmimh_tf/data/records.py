@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import abc
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -242,25 +242,38 @@ def store_vectors(reader: PairReader, folder: Path) -> PairedData:
         ValueError: if another process uses the folder.
     """
     is_query, is_train = reader.index().official_masks()
-    files = folder / reader.fingerprint()
+    columns = store_parts(vector_parts(reader), reader.fingerprint(), folder)
+    return PairedData(**columns, is_query=is_query, is_train=is_train)
+
+
+def store_parts(parts: Iterable[PairedData], fingerprint: str, folder: Path) -> dict[str, Any]:
+    """Writes vectors and labels to files, part by part; for arguments and errors see `store_vectors`.
+
+    Returns:
+        `StoredRows` by the names "image", "text" and, if there are any, "labels".
+    """
+    files = folder / fingerprint
     with locked_folder(folder, lambda process: ValueError(f"{folder} is in use by process {process}.")):
         for other in folder.iterdir():
             if other.is_dir() and other != files:
                 remove_folder(other)
-        columns: dict[str, Any] = dict(
-            open_rows(files) if files.exists() else store_rows(files, _vector_blocks(reader))
-        )
-    return PairedData(**columns, is_query=is_query, is_train=is_train)
+        return dict(open_rows(files) if files.exists() else store_rows(files, map(_matrices, parts)))
 
 
-def _vector_blocks(reader: PairReader) -> Iterator[dict[str, np.ndarray]]:
+def _matrices(part: PairedData) -> dict[str, np.ndarray]:
+    matrices = {"image": part.image, "text": part.text}
+    return matrices if part.labels is None else {**matrices, "labels": part.labels}
+
+
+def vector_parts(reader: PairReader) -> Iterator[PairedData]:
+    """As `load_vectors`, `BLOCK_ROWS` pairs at a time, with vectors, labels and ids only."""
     records = iterate_vectors(reader)
     with ProgressBar(int(reader.index().is_used().sum()), "reading", "pairs") as bar:
         while block := list(itertools.islice(records, BLOCK_ROWS)):
             columns = {name: with_trace(np.stack([getattr(one, name) for one in block])) for name in ("image", "text")}
             if block[0].labels is not None:
                 columns["labels"] = np.stack([np.asarray(record.labels) for record in block])
-            yield columns
+            yield PairedData(**columns, ids=np.array([record.id for record in block]))
             bar.update(len(block))
 
 

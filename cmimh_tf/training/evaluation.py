@@ -39,7 +39,7 @@ def evaluate_model(
     coded_query, coded_database = hash_pairs(model, query), hash_pairs(model, database)
     metrics = evaluate_retrieval(coded_query, coded_database, seed=seed)
     if rerank == "asymmetric":
-        logits = {name: np.asarray(model.code_logits(name, getattr(query, name))) for name in MODALITIES}
+        logits = {name: np.asarray(model.code_logits(name, np.asarray(getattr(query, name)))) for name in MODALITIES}
         metrics["asymmetric"] = evaluate_asymmetric(coded_query, logits, coded_database, seed=seed)
     metrics["code_length"] = model.config.code_length
     metrics["code_statistics"] = code_statistics(model, database, coded_database)
