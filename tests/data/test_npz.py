@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cmimh_tf.data import PairedData, load_npz, save_npz
-from cmimh_tf.data.npz import records_to_npz
+from cmimh_tf.data import PairedData, load_npz, npz, save_npz
+from cmimh_tf.data.npz import load_npz_in_parts, records_to_npz, store_npz, vector_bytes
 from cmimh_tf.data.pairs import DataError
 from cmimh_tf.data.readers.tfrecord import make_example
 from cmimh_tf.data.records import load_vectors
 from cmimh_tf.data.sources import open_records
+from cmimh_tf.stored_rows import StoredRows
 
 
 @pytest.fixture
@@ -249,3 +250,55 @@ def test_long_captions_are_cut(tmp_path):
     records_to_npz(reader, tmp_path / "a.npz")
     for data in (load_vectors(reader), load_npz(tmp_path / "a.npz")):
         assert data.captions.tolist() == ["é" * 1000, "A dog"]
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_parts_equal_the_whole_file(data, save, tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "BLOCK_ROWS", 2)
+    path = tmp_path / "pairs.npz"
+    save(path, image=data.image.astype(np.float16), text=data.text, labels=data.labels, ids=data.ids)
+    whole, parts = load_npz(path), list(load_npz_in_parts(path))
+    assert [len(part) for part in parts] == [2, 2, 1]
+    for name in ("image", "text", "labels", "ids"):
+        joined = np.concatenate([getattr(part, name) for part in parts])
+        np.testing.assert_array_equal(joined, getattr(whole, name))
+        assert joined.dtype == getattr(whole, name).dtype
+
+
+def test_a_stored_file_equals_the_loaded_one(data, tmp_path):
+    save_npz(tmp_path / "pairs.npz", data)
+    whole, stored = load_npz(tmp_path / "pairs.npz"), store_npz(tmp_path / "pairs.npz", tmp_path / "vectors")
+    assert isinstance(stored.image, StoredRows)
+    assert stored.fingerprint() == whole.fingerprint()
+    np.testing.assert_array_equal(stored.is_query, whole.is_query)
+
+
+@pytest.mark.parametrize("broken", ["nan", "zero", "labels", "ids", "truncated", "fortran", "lengths"])
+def test_parts_are_checked_as_the_whole_file(data, broken, tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "BLOCK_ROWS", 2)
+    path = tmp_path / "pairs.npz"
+    arrays = {"image": data.image.copy(), "text": data.text.copy(), "labels": data.labels.copy(), "ids": data.ids}
+    if broken == "nan":
+        arrays["text"][3, 1] = np.nan
+    elif broken == "zero":
+        arrays["image"][4] = 0
+    elif broken == "labels":
+        arrays["labels"][3, 2] = 2
+    elif broken == "ids":
+        arrays["ids"] = np.array(["a", "b", "c", "d", "a"])
+    elif broken == "fortran":
+        arrays["image"] = np.asfortranarray(arrays["image"])
+    elif broken == "lengths":
+        arrays["text"] = arrays["text"][:4]
+    np.savez(path, **arrays)
+    if broken == "truncated":
+        content = bytearray(path.read_bytes())
+        content[content.index(data.image[3:4].tobytes())] ^= 1
+        path.write_bytes(content)
+    if broken == "fortran":
+        assert vector_bytes(path) == 0
+        np.testing.assert_array_equal(next(load_npz_in_parts(path)).image, data.image)
+        return
+    with pytest.raises(ValueError, match=re.escape(str(path))) as caught:
+        list(load_npz_in_parts(path))
+    assert str(caught.value) == message_of(path) or broken == "truncated"
