@@ -127,10 +127,9 @@ class Servable:
         self.name, self.version = name, version
         self.uses = 0
         graph = tf.Graph()
-        # With one thread a run does not wake, or wait for, other threads.
         config = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=num_threads,
-            inter_op_parallelism_threads=-1 if num_threads == 1 else num_threads,
+            inter_op_parallelism_threads=num_threads,
             use_per_session_threads=True,
         )
         self._session = tf.compat.v1.Session(graph=graph, config=config)
@@ -142,7 +141,9 @@ class Servable:
             }
             if not self.signature_defs:
                 raise ValueError(f"{folder} must have at least one signature. Received: none.")
-            self.runners = {key: self._make_runner(key, value) for key, value in self.signature_defs.items()}
+            self.runners = {
+                key: self._make_runner(key, value, num_threads) for key, value in self.signature_defs.items()
+            }
             self._warm_up(folder / EXTRA_ASSETS / WARMUP_FILE)
             # A request must not add operations to the graph.
             graph.finalize()
@@ -158,13 +159,15 @@ class Servable:
         """Frees the model. It must not be running."""
         self._session.close()
 
-    def _make_runner(self, name: str, signature: meta_graph_pb2.SignatureDef) -> Runner:
+    def _make_runner(self, name: str, signature: meta_graph_pb2.SignatureDef, num_threads: int) -> Runner:
         inputs = {alias: _input_spec(alias, signature.inputs[alias]) for alias in sorted(signature.inputs)}
         output_names = tuple(sorted(signature.outputs))
         # The public `make_callable` goes through `run`, which takes as long as a small model.
         options = config_pb2.CallableOptions(
             feed=[signature.inputs[alias].name for alias in inputs],
             fetch=[signature.outputs[alias].name for alias in output_names],
+            # -1 runs the graph in the caller's thread: with one thread a run does not wake, or wait for, other threads.
+            run_options=config_pb2.RunOptions(inter_op_thread_pool=-1 if num_threads == 1 else 0),
         )
         call = self._session._make_callable_from_options(options)
         return Runner(name, inputs, output_names, call)
