@@ -15,7 +15,9 @@ from cmimh_tf.metrics.code_statistics import (
     total_correlation_estimate,
 )
 from cmimh_tf.metrics.evaluation import CodedItems, evaluate_retrieval
+from cmimh_tf.metrics.neighbour_map import estimate_quality
 from cmimh_tf.model import CMIMH, MODALITIES
+from cmimh_tf.stored_rows import Rows
 
 _STATISTICS_ROWS = 10_000
 
@@ -33,17 +35,23 @@ def evaluate_model(
         rerank: "asymmetric" also ranks by the logits of the queries; "none" by Hamming distance only.
 
     Returns:
-        JSON-ready; see `evaluate_retrieval`, with "code_statistics" of the database added, and with "asymmetric", the
-        result of `evaluate_asymmetric`, if that is asked for.
+        JSON-ready; see `evaluate_retrieval`, with the result of `estimate_quality` and "code_statistics" of the
+        database added, and with "asymmetric", the result of `evaluate_asymmetric`, if that is asked for.
     """
     coded_query, coded_database = hash_pairs(model, query), hash_pairs(model, database)
     metrics = evaluate_retrieval(coded_query, coded_database, seed=seed)
+    metrics |= estimate_quality(coded_query, coded_database, features_of(query), features_of(database), seed=seed)
     if rerank == "asymmetric":
         logits = {name: np.asarray(model.code_logits(name, getattr(query, name))) for name in MODALITIES}
         metrics["asymmetric"] = evaluate_asymmetric(coded_query, logits, coded_database, seed=seed)
     metrics["code_length"] = model.config.code_length
     metrics["code_statistics"] = code_statistics(model, database, coded_database)
     return metrics
+
+
+def features_of(data: PairedData) -> dict[str, Rows]:
+    """The features of "image" and "text", for `estimate_quality`."""
+    return {name: getattr(data, name) for name in MODALITIES}
 
 
 def hash_pairs(model: CMIMH, data: PairedData) -> CodedItems:
