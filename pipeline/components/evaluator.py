@@ -14,9 +14,10 @@ from tfx.utils import path_utils
 
 from cmimh_tf.data.pairs import PairedData
 from cmimh_tf.files import write_json, write_text
+from cmimh_tf.metrics.code_profile import PROFILE_FILE
 from cmimh_tf.metrics.evaluation import CROSS_MODAL_TASKS, evaluate_retrieval
 from cmimh_tf.metrics.neighbour_map import estimate_quality
-from cmimh_tf.training.evaluation import evaluate_model, features_of
+from cmimh_tf.training.evaluation import evaluate_model, features_of, profile_pairs
 from cmimh_tf.training.run_folder import load_model
 from pipeline.components.pusher import METRICS_ASSET
 from pipeline.evaluation_report import Evaluated, write_report
@@ -77,8 +78,9 @@ def RetrievalEvaluator(
     folder = Path(evaluation.uri)
     figures = {name: value for name, value in metrics.items() if name not in _CURVES}
     write_json(folder / "metrics.json", figures)
-    # Pusher copies it into the pushed model.
+    # Pusher copies both into the pushed model.
     write_json(Path(blessing.uri) / METRICS_ASSET, figures)
+    write_json(Path(blessing.uri) / PROFILE_FILE, profile_pairs(trained, query, seed))
     write_json(folder / "curves.json", {name: metrics[name] for name in _CURVES if name in metrics})
     write_json(
         folder / "verdict.json",
