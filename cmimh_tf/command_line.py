@@ -170,7 +170,7 @@ def metrics_table(metrics: dict[str, Any]) -> str:
     """The measures of the four tasks as a table for the screen, in percent."""
     from cmimh_tf.metrics.evaluation import TASKS
 
-    named = {"map_at_50": "mAP@50", "map_at_1000": "mAP@1000", "map": "mAP"}
+    named = {"map_at_50": "mAP@50", "map_at_1000": "mAP@1000", "map": "mAP", "neighbour_map": "neighbour mAP"}
     recalls = {key: key.replace("recall_one_at_", "RecallOne@") for key in metrics if key.startswith("recall_one_at")}
     rows = []
     for key, title in {**named, **recalls}.items():
@@ -186,5 +186,7 @@ def metrics_table(metrics: dict[str, Any]) -> str:
     if "chance" in metrics:
         lines.append(f"chance: {100 * metrics['chance']:.1f}")
     else:
-        lines.append("no labels: only RecallOne@k can be measured")
+        lines.append("no labels: only neighbour mAP and RecallOne@k can be measured")
+    if "neighbour_map_chance" in metrics:
+        lines.append(f"chance of neighbour mAP: {100 * metrics['neighbour_map_chance']:.1f}")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ examples:
   python -m cmimh_tf.evaluate --model runs/mine --data features.npz --rerank asymmetric
 
 The data is split into queries and database with the seed of the training. On the file that the model was trained on,
-the queries are therefore the pairs that were held out. Without labels, only RecallOne@k is measured.
+the queries are therefore the pairs that were held out. Without labels, only neighbour mAP and RecallOne@k are measured.
 """
 
 

@@ -12,8 +12,9 @@ examples:
   python -m cmimh_tf.train --data features.npz --bits 64 --seed 1 --out runs/mine
   python -m cmimh_tf.train --data features.npz --set loss.mutual_information_weight=4 --out runs/weights
 
-The folder will contain config.json, model.keras, metrics.json, history.csv, checkpoints/ and tensorboard/. If a run is
-interrupted, run the same command again to continue. Then: `python -m cmimh_tf.evaluate` and `python -m cmimh_tf.hash`.
+The folder will contain config.json, model.keras, metrics.json, code_profile.json, history.csv, checkpoints/ and
+tensorboard/. If a run is interrupted, run the same command again to continue. Then: `python -m cmimh_tf.evaluate` and
+`python -m cmimh_tf.hash`.
 """
 
 
@@ -51,7 +52,7 @@ def train(arguments: argparse.Namespace) -> None:
     from cmimh_tf.data.splits import split_data
     from cmimh_tf.files import remove_folder, write_json
     from cmimh_tf.terms import equation
-    from cmimh_tf.training.evaluation import evaluate_model
+    from cmimh_tf.training.evaluation import evaluate_model, profile_pairs
     from cmimh_tf.training.run_folder import RunFolder, load_model
     from cmimh_tf.training.trainer import train_model
 
@@ -93,8 +94,10 @@ def train(arguments: argparse.Namespace) -> None:
             trained = train_model(pairs, config, folder.path)
             model, problems = trained.model, trained.problems
 
-        metrics = evaluate_model(model, data.take(splits.query), data.take(splits.database), seed=config.seed)
+        query = data.take(splits.query)
+        metrics = evaluate_model(model, query, data.take(splits.database), seed=config.seed)
         write_json(folder.metrics, metrics)
+        write_json(folder.profile, profile_pairs(model, query, config.seed))
         remove_folder(folder.vectors)
     print(command_line.metrics_table(metrics))
     for problem in problems:

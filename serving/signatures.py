@@ -7,12 +7,15 @@ Every signature returns, per row,
     probs       float32 [B, L], P(h = 1 | x)
 
 Wrong input raises an InvalidArgumentError with the expected and the received value.
+
+Beside the signatures, the module keeps one function for each kind of input, such as `encoder_inputs_of_caption`, which
+returns what the encoder gets: float32 [B, units]. `python -m cmimh_tf.data check --model` calls them.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -46,6 +49,7 @@ class HashingSignatures(tf.Module):
         # Tuples hide the model from TensorFlow's tracking, which would save all of it.
         self._image = (partial(model.code_logits, "image"), model.image_units)
         self._text = (partial(model.code_logits, "text"), model.text_units)
+        self._scalers = ({"image": model.scalers["image"], "text": model.scalers["text"]},)
 
     def functions(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """The traced signatures by name."""
@@ -65,10 +69,36 @@ class HashingSignatures(tf.Module):
             signatures["hash_image_bytes"] = self._of_strings("image_bytes", self.image_bytes_logits)
         if self.preprocessing.caption_vectors is not None:
             signatures["hash_caption"] = self._of_strings("caption", self.caption_logits)
+        inputs = self._encoder_inputs()
+        for name, function in inputs.items():
+            setattr(self, f"encoder_inputs_of_{name}", function)
         # Save the variables that the traces use.
-        captured = [variable for function in signatures.values() for variable in function.variables]
+        traced = [*signatures.values(), *(function.get_concrete_function() for function in inputs.values())]
+        captured = [variable for function in traced for variable in function.variables]
         self.encoder_variables = list({id(variable): variable for variable in captured}.values())
         return signatures
+
+    def _encoder_inputs(self) -> dict[str, tf.types.experimental.GenericFunction]:
+        """For each kind of input that a client may send, a function to the encoder's scaled inputs."""
+        preprocessing = self.preprocessing
+        kinds = {
+            "image": ("image", preprocessing.image_vectors, [None, preprocessing.image_width], tf.float32),
+            "text": ("text", preprocessing.text_vectors, [None, preprocessing.text_width], tf.float32),
+            "image_bytes": ("image", preprocessing.image_bytes_vectors, [None], tf.string),
+            "caption": ("text", preprocessing.caption_vectors, [None], tf.string),
+        }
+
+        def function(modality: str, vectors: GraphFunction, spec: tf.TensorSpec) -> Any:
+            scaler = self._scalers[0][modality]
+            return tf.function(
+                lambda inputs: scaler(tf.cast(vectors(inputs), tf.float32)), input_signature=[spec], autograph=False
+            )
+
+        return {
+            name: function(modality, vectors, tf.TensorSpec(shape, dtype))
+            for name, (modality, vectors, shape, dtype) in kinds.items()
+            if vectors is not None
+        }
 
     def image_vector_logits(self, image: tf.Tensor) -> tf.Tensor:
         """float [B, image_width] -> logits [B, L]."""

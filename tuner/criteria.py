@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cmimh_tf.codes import hamming_distance
-from cmimh_tf.metrics.evaluation import CodedItems
+from cmimh_tf.metrics.evaluation import CROSS_MODAL_TASKS, CodedItems
+from cmimh_tf.metrics.neighbour_map import centred_cosines, nearest, neighbour_count, neighbour_map
 from cmimh_tf.metrics.retrieval import mean_average_precision, recall_one_at_k
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ LABEL_FREE = "neighbour_map"
 OBJECTIVES = ("label_free", VAL_MAP, *LABEL_FREE_CRITERIA)
 _MAP_AT = 1000
 _RECALL_AT = 10
-# About as many pairs share a rare label. At most a tenth of the database is used.
-_NEIGHBOURS = 100
 _SAMPLED_DATABASE = 2_000
 
 
@@ -74,8 +73,7 @@ def measure_criteria(
     from cmimh_tf.training.callbacks import pair_score
 
     def pseudo_map(relevant: np.ndarray) -> float:
-        # Each query is a class of its own; a database pair belongs to the classes of the queries that it is near to.
-        return _cross_modal_map(query, database, np.eye(len(query), dtype=np.uint8), relevant, seed)
+        return float(np.mean([neighbour_map(query, database, relevant, task, seed) for task in CROSS_MODAL_TASKS]))
 
     criteria = {
         "pair_score": pair_score(query.image_codes, query.text_codes),
@@ -129,8 +127,8 @@ class FeatureNeighbours:
     """The nearest of M database pairs to each of Q queries, by features. All trials share them.
 
     Attributes:
-        joint: uint8 [M, Q], 1 if the pair is among the query's nearest in both feature spaces together.
-        mutual: uint8 [M, Q], 1 if the pair is among the query's nearest in each of the two spaces.
+        joint: bool [Q, M], whether the pair is among the query's nearest in both feature spaces together.
+        mutual: bool [Q, M], whether the pair is among the query's nearest in each of the two spaces.
         sampled_rows: int64 [S], the database rows whose similarities are kept.
         similarity: float32 [Q, S], the joint similarity to these rows.
     """
@@ -142,45 +140,21 @@ class FeatureNeighbours:
 
 
 def feature_neighbours(query: PairedData, database: PairedData) -> FeatureNeighbours:
-    """Finds database pairs whose features resemble those of each query.
-
-    The joint similarity is z(cos of images) + z(cos of texts): cosines of features centred on the database, with z
-    scaling each modality's cosines to unit standard deviation.
+    """Finds database pairs whose features resemble those of each query, as `cmimh_tf.metrics.neighbour_map` does.
 
     Args:
         query: Q pairs.
         database: M pairs.
     """
-    count = max(1, min(_NEIGHBOURS, len(database) // 10))
-    image = _cosines(query.image, database.image)
-    text = _cosines(query.text, database.text)
+    count = neighbour_count(len(database))
+    image = centred_cosines(query.image, database.image)
+    text = centred_cosines(query.text, database.text)
     joint = image + text
     sampled = np.arange(0, len(database), max(1, len(database) // _SAMPLED_DATABASE))
-    # Twice as many candidates in each space, since most of them are not near in the other space.
-    mutual = _nearest(image, 2 * count) & _nearest(text, 2 * count)
     return FeatureNeighbours(
-        joint=np.ascontiguousarray(_nearest(joint, count).T, np.uint8),
-        mutual=np.ascontiguousarray(mutual.T, np.uint8),
+        joint=nearest(joint, count),
+        # Twice as many candidates in each space, since most of them are not near in the other space.
+        mutual=nearest(image, 2 * count) & nearest(text, 2 * count),
         sampled_rows=sampled,
         similarity=joint[:, sampled].astype(np.float32),
     )
-
-
-def _cosines(query: np.ndarray, database: np.ndarray) -> np.ndarray:
-    """float32 [Q, M] cosines of centred rows, over their standard deviation."""
-    centre = database.mean(axis=0, dtype=np.float64).astype(np.float32)
-    cosines = _unit_rows(query - centre) @ _unit_rows(database - centre).T
-    return cosines / max(float(cosines.std(dtype=np.float64)), 1e-12)
-
-
-def _unit_rows(rows: np.ndarray) -> np.ndarray:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-
-
-def _nearest(similarity: np.ndarray, count: int) -> np.ndarray:
-    """bool [Q, M], the `count` largest of each row."""
-    count = min(count, similarity.shape[1])
-    columns = np.argpartition(-similarity, count - 1, axis=1)[:, :count]
-    marked = np.zeros(similarity.shape, bool)
-    np.put_along_axis(marked, columns, True, axis=1)
-    return marked

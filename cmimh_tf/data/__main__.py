@@ -17,6 +17,7 @@ _EPILOG = """\
 examples:
   python -m cmimh_tf.data check pairs.csv
   python -m cmimh_tf.data check 'shards/*.tar' --json
+  python -m cmimh_tf.data check new.npz --model runs/mine
   python -m cmimh_tf.data prepare mirflickr25k --manual-dir ~/downloads
 
 PATH is a table of pictures and captions (.csv, .jsonl, .parquet), a folder with one, WebDataset shards (.tar), vectors
@@ -33,8 +34,17 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser("check", help="report what is in the data; exit with 1 if training could not start")
+    check = commands.add_parser(
+        "check",
+        help="report what is in the data; exit with 1 if training could not start, or if they do not fit --model",
+    )
     check.add_argument("path", metavar="PATH", help="a path or a name, see below")
+    check.add_argument(
+        "--model",
+        type=Path,
+        metavar="MODEL",
+        help="also compare the data with those of a model's training: a run folder or an exported model",
+    )
     check.add_argument("--sheet", type=Path, metavar="FILE", help="contact sheet (default: NAME-contact-sheet.png)")
     check.add_argument("--no-sheet", action="store_true", help="do not draw a contact sheet")
     check.add_argument(
@@ -57,28 +67,44 @@ def main() -> None:
         # Before `run` imports TensorFlow, which takes seconds.
         try:
             check_exists(arguments.path)
-        except FileNotFoundError as error:
+            if arguments.model is not None:
+                from cmimh_tf.drift import load_profile
+
+                load_profile(arguments.model)
+        except (FileNotFoundError, ValueError) as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(2)
     command_line.run(run_check if arguments.command == "check" else run_prepare, arguments)
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Reads all records, prints the findings and draws the contact sheet."""
+    """Reads all records, prints the findings, compares them with a model's training, and draws the contact sheet."""
     from cmimh_tf.data.check import check_source
     from cmimh_tf.data.check_report import to_json, to_lines
 
-    found = check_source(open_records(arguments.path), arguments.seed)
+    reader = open_records(arguments.path)
+    found = check_source(reader, arguments.seed)
+    drift = None
+    if arguments.model is not None:
+        from cmimh_tf.drift import check_drift
+
+        drift = check_drift(reader, arguments.model, name=arguments.path, seed=arguments.seed)
     if not arguments.json:
-        print("\n".join(to_lines(found)), flush=True)
+        # With a model, the question is not whether training can start, which the last line of the findings says.
+        lines = to_lines(found) if drift is None else [*to_lines(found)[:-1], *drift.to_lines()]
+        print("\n".join(lines), flush=True)
     sheet = None
     if found.samples and not arguments.no_sheet:
         sheet = _draw_sheet(found, arguments.sheet or Path(f"{found.name}-contact-sheet.png"))
     if arguments.json:
         content = {**to_json(found), "contact_sheet": None if sheet is None else str(sheet)}
+        if drift is not None:
+            content["drift"] = drift.to_json()
         print(json.dumps(content, indent=2, ensure_ascii=False))
     elif sheet is not None:
         print(f"contact sheet: {sheet}")
+    if drift is not None:
+        return 0 if drift.fits and not found.num_problems else 1
     return 0 if found.can_train else 1
 
 

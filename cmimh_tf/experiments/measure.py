@@ -14,6 +14,7 @@ from cmimh_tf.experiments.experiment import Cell
 from cmimh_tf.experiments.options import CMIMH_METHOD, REAL_VALUED_CCA, STEP_TIME_METHOD
 from cmimh_tf.metrics.code_statistics import bit_balance, constant_bits, correlation_mse
 from cmimh_tf.metrics.evaluation import DEFAULT_MAP_AT, TASKS, CodedItems, evaluate_retrieval
+from cmimh_tf.metrics.neighbour_map import estimate_quality
 
 HISTOGRAM_BINS = 40
 _PROBED_ROWS = 10_000
@@ -85,6 +86,8 @@ def _measure_baseline(cell: Cell, parts: Parts) -> dict[str, Any]:
         for part in (parts.query, parts.database)
     )
     metrics = evaluate_retrieval(query, database, seed=cell.seed)
+    features = ({name: getattr(part, name) for name in _MODALITIES} for part in (parts.query, parts.database))
+    metrics |= estimate_quality(query, database, *features, seed=cell.seed)
     metrics["code_statistics"] = {
         modality: {
             "correlation_mse": _finite_or_none(correlation_mse(database.codes(modality))),

@@ -16,6 +16,7 @@ _MEASURES = {
     "map_at_50": "mAP@50",
     "map_at_1000": "mAP@1000",
     "map": "mAP",
+    "neighbour_map": "neighbour mAP",
     "recall_one_at_1": "RecallOne@1",
     "recall_one_at_5": "RecallOne@5",
     "recall_one_at_10": "RecallOne@10",
@@ -97,7 +98,7 @@ class ReportContent:
 def render_report(content: ReportContent) -> str:
     """The page as HTML."""
     metrics = content.metrics
-    name = "map_at_1000" if metrics["labels"] else "recall_one_at_10"
+    name = "map_at_1000" if metrics["labels"] else "neighbour_map"
     statistics = metrics.get("code_statistics", {})
     return render(
         "model.html",
@@ -106,7 +107,10 @@ def render_report(content: ReportContent) -> str:
         facts=content.facts,
         headline=_MEASURES[name],
         cards=[(TASK_TITLES[task], *_with_change(content, name, task)) for task in TASKS if task in metrics[name]],
-        chance=metrics["chance"] if metrics["labels"] else None,
+        has_labels=metrics["labels"],
+        chance=metrics["chance" if metrics["labels"] else "neighbour_map_chance"],
+        neighbour_chance=metrics["neighbour_map_chance"],
+        neighbours=metrics["neighbour_map_sample"]["neighbours"],
         reasons=content.reasons,
         problems=content.problems,
         has_baseline=content.baseline is not None,

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from cmimh_tf.data.pairs import PairedData
 from cmimh_tf.metrics.asymmetric import evaluate_asymmetric
+from cmimh_tf.metrics.code_profile import PROFILE_ROWS, profile_codes
 from cmimh_tf.metrics.code_statistics import (
     bit_balance,
     constant_bits,
@@ -15,7 +16,9 @@ from cmimh_tf.metrics.code_statistics import (
     total_correlation_estimate,
 )
 from cmimh_tf.metrics.evaluation import CodedItems, evaluate_retrieval
+from cmimh_tf.metrics.neighbour_map import estimate_quality
 from cmimh_tf.model import CMIMH, MODALITIES
+from cmimh_tf.stored_rows import Rows, take_rows
 
 _STATISTICS_ROWS = 10_000
 
@@ -33,11 +36,12 @@ def evaluate_model(
         rerank: "asymmetric" also ranks by the logits of the queries; "none" by Hamming distance only.
 
     Returns:
-        JSON-ready; see `evaluate_retrieval`, with "code_statistics" of the database added, and with "asymmetric", the
-        result of `evaluate_asymmetric`, if that is asked for.
+        JSON-ready; see `evaluate_retrieval`, with the result of `estimate_quality` and "code_statistics" of the
+        database added, and with "asymmetric", the result of `evaluate_asymmetric`, if that is asked for.
     """
     coded_query, coded_database = hash_pairs(model, query), hash_pairs(model, database)
     metrics = evaluate_retrieval(coded_query, coded_database, seed=seed)
+    metrics |= estimate_quality(coded_query, coded_database, features_of(query), features_of(database), seed=seed)
     if rerank == "asymmetric":
         logits = {name: np.asarray(model.code_logits(name, np.asarray(getattr(query, name)))) for name in MODALITIES}
         metrics["asymmetric"] = evaluate_asymmetric(coded_query, logits, coded_database, seed=seed)
@@ -46,10 +50,30 @@ def evaluate_model(
     return metrics
 
 
+def features_of(data: PairedData) -> dict[str, Rows]:
+    """The features of "image" and "text", for `estimate_quality`."""
+    return {name: getattr(data, name) for name in MODALITIES}
+
+
 def hash_pairs(model: CMIMH, data: PairedData) -> CodedItems:
     """Both modalities of `data` as codes."""
     labels = None if data.labels is None else np.asarray(data.labels)
     return CodedItems(model.hash_images(data.image), model.hash_texts(data.text), labels)
+
+
+def profile_pairs(model: CMIMH, data: PairedData, seed: int = 0) -> dict[str, Any]:
+    """The profile of a model's codes on some pairs, see `profile_codes`.
+
+    Args:
+        model: a trained model.
+        data: the pairs. To be compared with other data, they must not have been trained on.
+        seed: of the sample, if there are more than 2,000 pairs.
+    """
+    rows = np.sort(np.random.default_rng([seed, 5]).permutation(len(data))[:PROFILE_ROWS])
+    features = {name: np.asarray(take_rows(getattr(data, name), rows), np.float32) for name in MODALITIES}
+    inputs = {name: np.asarray(model.scalers[name](values)) for name, values in features.items()}
+    probs = {name: np.asarray(tf.sigmoid(model.code_logits(name, values))) for name, values in features.items()}
+    return profile_codes(inputs, probs, seed)
 
 
 def code_statistics(model: CMIMH, data: PairedData, codes: CodedItems) -> dict[str, dict[str, float | None]]:

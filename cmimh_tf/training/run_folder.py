@@ -3,6 +3,7 @@
 config.json     the resolved configuration, the data it was trained on, and the split
 model.keras     the trained model, written last
 metrics.json    the measures on query and database
+code_profile.json  statistics of the queries' codes, to compare those of new data with
 history.csv     every term after every epoch
 checkpoints/    to resume from, and training.json, which says what they belong to
 tensorboard/    the same curves for TensorBoard
@@ -52,6 +53,10 @@ class RunFolder:
         return self.path / "metrics.json"
 
     @property
+    def profile(self) -> Path:
+        return self.path / "code_profile.json"
+
+    @property
     def history(self) -> Path:
         return self.path / "history.csv"
 
@@ -92,7 +97,7 @@ class RunFolder:
 
     def clear(self) -> None:
         """Deletes the files of a run and nothing else; config.json last, so that no rest is taken for another run."""
-        for file in (self.model, self.metrics, self.history):
+        for file in (self.model, self.metrics, self.profile, self.history):
             file.unlink(missing_ok=True)
         for folder in (self.checkpoints, self.tensorboard):
             remove_folder(folder)

@@ -12,9 +12,12 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types.standard_artifacts import Examples, Model, ModelBlessing, ModelEvaluation, ModelRun, TransformGraph
 from tfx.utils import path_utils
 
+from cmimh_tf.data.pairs import PairedData
 from cmimh_tf.files import write_json, write_text
+from cmimh_tf.metrics.code_profile import PROFILE_FILE
 from cmimh_tf.metrics.evaluation import CROSS_MODAL_TASKS, evaluate_retrieval
-from cmimh_tf.training.evaluation import evaluate_model
+from cmimh_tf.metrics.neighbour_map import estimate_quality
+from cmimh_tf.training.evaluation import evaluate_model, features_of, profile_pairs
 from cmimh_tf.training.run_folder import load_model
 from pipeline.components.pusher import METRICS_ASSET
 from pipeline.evaluation_report import Evaluated, write_report
@@ -23,7 +26,8 @@ from pipeline.exported_model import hash_split
 from pipeline.trainer import TRAIN_IDS_ASSET
 
 _CURVES = ("precision_at_k", "precision_recall")
-_RECALL_AT = 10
+# With so few queries, codes that learned nothing may look good.
+_TOO_FEW_QUERIES = 10
 
 
 @component
@@ -68,14 +72,15 @@ def RetrievalEvaluator(
     baseline: dict[str, Any] | None = None
     remarks: list[str] = []
     if baseline_model is not None:
-        baseline, remarks = _measure_baseline(baseline_model, model, metrics, examples.uri, query.ids, seed)
+        baseline, remarks = _measure_baseline(baseline_model, model, metrics, examples.uri, (query, database), seed)
     verdict = judge(metrics, baseline, Thresholds(min_lift, min_score, max_drop))
 
     folder = Path(evaluation.uri)
     figures = {name: value for name, value in metrics.items() if name not in _CURVES}
     write_json(folder / "metrics.json", figures)
-    # Pusher copies it into the pushed model.
+    # Pusher copies both into the pushed model.
     write_json(Path(blessing.uri) / METRICS_ASSET, figures)
+    write_json(Path(blessing.uri) / PROFILE_FILE, profile_pairs(trained, query, seed))
     write_json(folder / "curves.json", {name: metrics[name] for name in _CURVES if name in metrics})
     write_json(
         folder / "verdict.json",
@@ -84,6 +89,9 @@ def RetrievalEvaluator(
             "reasons": [*verdict.reasons, *remarks],
             "score": verdict.score,
             "baseline_score": verdict.baseline_score,
+            "neighbour_map": neighbour_score(metrics),
+            "neighbour_map_chance": metrics["neighbour_map_chance"],
+            "baseline_neighbour_map": None if baseline is None else neighbour_score(baseline),
         },
     )
     evaluated = Evaluated(
@@ -144,11 +152,17 @@ def judge(metrics: dict[str, Any], baseline: dict[str, Any] | None, thresholds: 
         baseline: of the blessed model on the same pairs; None if there is no blessed model.
         thresholds: the limits.
     """
-    name, score, chance = _score_name(metrics), _score(metrics), _chance(metrics)
+    name = "mAP@1000" if metrics["labels"] else "neighbour mAP"
+    score, chance = _score(metrics), metrics["chance" if metrics["labels"] else "neighbour_map_chance"]
     floor = chance + thresholds.min_lift * (1 - chance)
-    # With 10 queries or fewer, chance is 1, and no model can show that it learned anything.
-    above_chance = score >= floor and chance < 1
-    checks = [(above_chance, f"{name} {_percent(score)}", f"{_percent(floor)} (chance is {_percent(chance)})")]
+    enough = metrics["labels"] or metrics["num_queries"] > _TOO_FEW_QUERIES
+    checks = [
+        (
+            score >= floor and chance < 1,
+            f"{name} {_percent(score)}",
+            f"{_percent(floor)} (chance is {_percent(chance)})",
+        )
+    ]
     if thresholds.min_score:
         checks.append((score >= thresholds.min_score, f"{name} {_percent(score)}", _percent(thresholds.min_score)))
     baseline_score = None
@@ -158,26 +172,28 @@ def judge(metrics: dict[str, Any], baseline: dict[str, Any] | None, thresholds: 
         limit = f"{_percent(least)} (the blessed model's {_percent(baseline_score)} - {_percent(thresholds.max_drop)})"
         checks.append((score >= least, f"{name} {_percent(score)}", limit))
     reasons = [f"{what} is {'at least' if kept else 'below'} {limit}" for kept, what, limit in checks]
-    if chance == 1:
-        reasons[0] = f"{metrics['num_queries']} queries are too few: {name} is 100 for any model"
+    if not enough:
+        reasons[0] = f"{metrics['num_queries']} queries are too few to judge a model without labels"
     if baseline is None:
         reasons.append("there is no blessed model to compare with")
-    return Verdict(all(kept for kept, _, _ in checks), reasons, score, baseline_score)
+    if metrics["labels"]:
+        estimate, by_chance = _percent(neighbour_score(metrics)), _percent(metrics["neighbour_map_chance"])
+        reasons.append(f"neighbour mAP, which needs no labels, is {estimate} (chance is {by_chance})")
+    return Verdict(enough and all(kept for kept, _, _ in checks), reasons, score, baseline_score)
 
 
-def _score_name(metrics: dict[str, Any]) -> str:
-    return "mAP@1000" if metrics["labels"] else f"RecallOne@{_RECALL_AT}"
+def neighbour_score(metrics: dict[str, Any]) -> float:
+    """Neighbour mAP, the mean over the two cross-modal tasks."""
+    return _mean_of_tasks(metrics["neighbour_map"])
 
 
 def _score(metrics: dict[str, Any]) -> float:
-    """The mean over the two cross-modal tasks: mAP@1000 with labels, RecallOne@10 without."""
-    by_task = metrics["map_at_1000" if metrics["labels"] else f"recall_one_at_{_RECALL_AT}"]
+    """mAP@1000 with labels, neighbour mAP without."""
+    return _mean_of_tasks(metrics["map_at_1000"]) if metrics["labels"] else neighbour_score(metrics)
+
+
+def _mean_of_tasks(by_task: dict[str, float]) -> float:
     return sum(by_task[task] for task in CROSS_MODAL_TASKS) / len(CROSS_MODAL_TASKS)
-
-
-def _chance(metrics: dict[str, Any]) -> float:
-    """The approximate score of random codes."""
-    return metrics["chance"] if metrics["labels"] else min(1.0, _RECALL_AT / metrics["num_queries"])
 
 
 def _percent(value: float) -> str:
@@ -185,9 +201,17 @@ def _percent(value: float) -> str:
 
 
 def _measure_baseline(
-    baseline_model: Any, model: Any, metrics: dict[str, Any], examples_uri: str, query_ids: Any, seed: int
+    baseline_model: Any,
+    model: Any,
+    metrics: dict[str, Any],
+    examples_uri: str,
+    transformed: tuple[PairedData, PairedData],
+    seed: int,
 ) -> tuple[dict[str, Any] | None, list[str]]:
-    """The blessed model's metrics on the same pairs, with its own preprocessing; and remarks about them."""
+    """The blessed model's metrics on the same pairs, with its own preprocessing; and remarks about them.
+
+    Its neighbour mAP is by the features of the new model, `transformed`, so that both have the same neighbours.
+    """
     if baseline_model.id == model.id:
         return metrics, ["the blessed model is this one"]
     directory = Path(path_utils.serving_model_path(baseline_model.uri))
@@ -199,9 +223,11 @@ def _measure_baseline(
         return None, [f"the blessed model could not be measured on these data ({reason})"]
     seen = set(json.loads((directory / "assets.extra" / TRAIN_IDS_ASSET).read_text(encoding="utf-8")))
     remarks = []
-    if seen.intersection(query_ids):
+    ids = transformed[0].ids
+    if ids is not None and seen.intersection(ids.tolist()):
         remarks.append("the blessed model was trained on some of these queries, so its score is too high")
-    return evaluate_retrieval(query, database, seed=seed), remarks
+    estimate = estimate_quality(query, database, *map(features_of, transformed), seed=seed)
+    return evaluate_retrieval(query, database, seed=seed) | estimate, remarks
 
 
 def _write_blessing(blessing: Any, verdict: Verdict, model: Any, baseline_model: Any) -> None:

@@ -3,6 +3,7 @@
 import filecmp
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tfx.types import Artifact, artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from cmimh_tf.files import atomic_folder
+from cmimh_tf.metrics.code_profile import PROFILE_FILE
 from serving.export import EXTRA_ASSETS, next_version
 
 METRICS_ASSET = "metrics.json"
@@ -41,18 +43,19 @@ class AtomicPusherExecutor(tfx_executor.Executor):
             self._MarkNotPushed(pushed)
             return
         blessing = artifact_utils.get_single_instance(input_dict[standard_component_specs.MODEL_BLESSING_KEY])
-        version = push(Path(self.GetModelPath(input_dict)), Path(base), Path(blessing.uri) / METRICS_ASSET)
+        assets = [Path(blessing.uri) / name for name in (METRICS_ASSET, PROFILE_FILE)]
+        version = push(Path(self.GetModelPath(input_dict)), Path(base), [path for path in assets if path.exists()])
         shutil.copytree(version, pushed.uri, dirs_exist_ok=True)
         self._MarkPushed(pushed, pushed_destination=str(version), pushed_version=version.name)
 
 
-def push(model: Path, base: Path, metrics: Path) -> Path:
-    """Copies a model to the next version's folder and adds its metrics to the extra assets.
+def push(model: Path, base: Path, assets: Sequence[Path]) -> Path:
+    """Copies a model to the next version's folder and adds files to its extra assets.
 
     Args:
         model: the exported model.
         base: the folder of versions.
-        metrics: the metrics that the model was blessed for, a JSON file.
+        assets: the metrics that the model was blessed for, and the profile of its codes.
 
     Returns:
         The version's folder. If the newest version already holds this model, that version.
@@ -60,19 +63,20 @@ def push(model: Path, base: Path, metrics: Path) -> Path:
     _remove_leftovers(base)
     version = next_version(base)
     newest = base / str(int(version.name) - 1)
-    if newest.is_dir() and _holds(newest, model, metrics):
+    if newest.is_dir() and _holds(newest, model, assets):
         return newest
     with atomic_folder(version) as temporary:
         shutil.copytree(model, temporary, dirs_exist_ok=True)
         (temporary / EXTRA_ASSETS).mkdir(exist_ok=True)
-        shutil.copyfile(metrics, temporary / EXTRA_ASSETS / METRICS_ASSET)
+        for asset in assets:
+            shutil.copyfile(asset, temporary / EXTRA_ASSETS / asset.name)
     return version
 
 
-def _holds(version: Path, model: Path, metrics: Path) -> bool:
-    """Whether a version consists of exactly this model and these metrics."""
-    asset = Path(EXTRA_ASSETS) / METRICS_ASSET
-    expected = {path.relative_to(model): path for path in model.rglob("*") if path.is_file()} | {asset: metrics}
+def _holds(version: Path, model: Path, assets: Sequence[Path]) -> bool:
+    """Whether a version consists of exactly this model and these assets."""
+    expected = {path.relative_to(model): path for path in model.rglob("*") if path.is_file()}
+    expected |= {Path(EXTRA_ASSETS) / asset.name: asset for asset in assets}
     present = {path.relative_to(version): path for path in version.rglob("*") if path.is_file()}
     return expected.keys() == present.keys() and all(
         filecmp.cmp(expected[name], present[name], shallow=False) for name in expected

@@ -32,7 +32,9 @@ def write_pairs(folder, rows=10, change=None):
 
 
 def check(path, tmp_path, capsys, as_json=True):
-    arguments = argparse.Namespace(path=path, sheet=tmp_path / "sheet.png", no_sheet=False, seed=0, json=as_json)
+    arguments = argparse.Namespace(
+        path=path, model=None, sheet=tmp_path / "sheet.png", no_sheet=False, seed=0, json=as_json
+    )
     code = run_check(arguments)
     printed = capsys.readouterr().out
     return code, json.loads(printed) if as_json else printed
@@ -113,7 +115,9 @@ def test_widths_and_kinds_must_agree(tmp_path):
 def test_report_is_printed_where_the_sheet_cannot_be_written(tmp_path, capsys, as_json, rows, code):
     (tmp_path / "file").write_bytes(b"")
     path = write_pairs(tmp_path, rows)
-    arguments = argparse.Namespace(path=path, sheet=tmp_path / "file" / "a.png", no_sheet=False, seed=0, json=as_json)
+    arguments = argparse.Namespace(
+        path=path, model=None, sheet=tmp_path / "file" / "a.png", no_sheet=False, seed=0, json=as_json
+    )
     assert run_check(arguments) == code
     printed, told = capsys.readouterr()
     if as_json:

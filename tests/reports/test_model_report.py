@@ -8,6 +8,7 @@ import pytest
 
 from cmimh_tf.codes import pack_bits
 from cmimh_tf.metrics.evaluation import CodedItems, evaluate_retrieval
+from cmimh_tf.metrics.neighbour_map import estimate_quality
 from cmimh_tf.reports.model_report import Item, ReportContent, Retrieved, render_report
 
 VOID = {"meta", "img", "br"}
@@ -35,10 +36,11 @@ def _content(labels=True, **changes):
     codes = pack_bits(rng.integers(0, 2, (20, 16)))
     marks = np.eye(4, dtype=np.uint8)[rng.integers(0, 4, 20)] if labels else None
     items = CodedItems(codes, codes, marks)
+    features = {"image": rng.standard_normal((20, 4)), "text": rng.standard_normal((20, 3))}
     example = Retrieved(Item("a <b>query</b>"), [Item("x & y", None, True, 0), Item("no", None, False, 3)])
     values = {
         "title": "emoji <run>",
-        "metrics": evaluate_retrieval(items, items),
+        "metrics": evaluate_retrieval(items, items) | estimate_quality(items, items, features, features),
         "baseline": None,
         "blessed": True,
         "reasons": ["mAP@1000 21.2 is at least 15.0"],
@@ -83,7 +85,8 @@ def test_right_and_wrong_are_marked_by_more_than_colour():
 
 def test_without_labels_it_says_so_and_has_no_curves():
     page = render_report(_content(labels=False))
-    assert "There are no labels" in page
+    assert "Other measures need labels." in page
+    assert "Other measures need labels." not in render_report(_content())
     assert "<h2>Curves</h2>" not in page
     assert "own pair" in page
 

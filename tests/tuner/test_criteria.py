@@ -43,11 +43,11 @@ def all_labels(query, database):
 
 def test_neighbours_are_of_the_same_cluster(world):
     cluster, _, _, neighbours = world
-    rows, queries = np.nonzero(neighbours.joint)
+    queries, rows = np.nonzero(neighbours.joint)
     assert (cluster[NUM_QUERIES + rows] == cluster[queries]).all()
-    assert (neighbours.joint.sum(axis=0) == NUM_DATABASE // 10).all()
+    assert (neighbours.joint.sum(axis=1) == NUM_DATABASE // 10).all()
     # Twice as many candidates are taken in each space.
-    assert (neighbours.mutual.sum(axis=0) <= 2 * (NUM_DATABASE // 10)).all()
+    assert (neighbours.mutual.sum(axis=1) <= 2 * (NUM_DATABASE // 10)).all()
 
 
 def test_codes_of_the_cluster_beat_random_ones_in_everything_but_pairs(world):

@@ -11,12 +11,13 @@ from pipeline.components.evaluator import Thresholds, judge
 
 def labelled(image_to_text, text_to_image, chance=0.1):
     return {"labels": True, "chance": chance,
-            "map_at_1000": {"image_to_text": image_to_text, "text_to_image": text_to_image}}  # fmt: skip
+            "map_at_1000": {"image_to_text": image_to_text, "text_to_image": text_to_image},
+            "neighbour_map": {"image_to_text": 0.2, "text_to_image": 0.3}, "neighbour_map_chance": 0.01}  # fmt: skip
 
 
-def unlabelled(recall, num_queries=100):
-    return {"labels": False, "num_queries": num_queries,
-            "recall_one_at_10": {"image_to_text": recall, "text_to_image": recall}}  # fmt: skip
+def unlabelled(image_to_text, text_to_image, num_queries=100):
+    return {"labels": False, "num_queries": num_queries, "neighbour_map_chance": 0.1,
+            "neighbour_map": {"image_to_text": image_to_text, "text_to_image": text_to_image}}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -30,8 +31,11 @@ def unlabelled(recall, num_queries=100):
         (labelled(0.5, 0.3), None, Thresholds(min_score=0.41), False),
         (labelled(0.91, 0.91, chance=0.9), None, Thresholds(), True),
         (labelled(0.9, 0.9, chance=0.9), None, Thresholds(), False),
-        (unlabelled(0.2), None, Thresholds(), True),
-        (unlabelled(0.11), None, Thresholds(), False),  # chance is 0.1
+        (unlabelled(0.1, 0.3), None, Thresholds(), True),
+        (unlabelled(0.12, 0.16), None, Thresholds(), False),  # below 0.1 + 0.05 * 0.9
+        (unlabelled(0.3, 0.3), unlabelled(0.3, 0.32), Thresholds(max_drop=0), False),
+        (unlabelled(0.3, 0.3), unlabelled(0.3, 0.32), Thresholds(max_drop=0.01), True),
+        (unlabelled(0.3, 0.3), None, Thresholds(min_score=0.31), False),
     ],
 )
 def test_verdict(metrics, baseline, thresholds, blessed):
@@ -39,9 +43,9 @@ def test_verdict(metrics, baseline, thresholds, blessed):
 
 
 def test_too_few_queries_bless_nothing():
-    verdict = judge(unlabelled(1.0, num_queries=10), None, Thresholds())
+    verdict = judge(unlabelled(1.0, 1.0, num_queries=10), None, Thresholds())
     assert not verdict.blessed
-    assert verdict.reasons[0] == "10 queries are too few: RecallOne@10 is 100 for any model"
+    assert verdict.reasons[0] == "10 queries are too few to judge a model without labels"
 
 
 def test_reasons_say_what_was_compared():
@@ -49,8 +53,12 @@ def test_reasons_say_what_was_compared():
     assert verdict.reasons == [
         "mAP@1000 30.0 is at least 14.5 (chance is 10.0)",
         "mAP@1000 30.0 is below 49.5 (the blessed model's 50.0 - 0.5)",
+        "neighbour mAP, which needs no labels, is 25.0 (chance is 1.0)",
     ]
-    assert "RecallOne@10 20.0 is at least" in judge(unlabelled(0.2), None, Thresholds()).reasons[0]
+    assert judge(unlabelled(0.1, 0.3), None, Thresholds()).reasons == [
+        "neighbour mAP 20.0 is at least 14.5 (chance is 10.0)",
+        "there is no blessed model to compare with",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -67,6 +75,6 @@ def test_a_blessed_model_of_other_data_is_no_baseline(error, tmp_path, monkeypat
     monkeypatch.setattr(evaluator, "hash_split", hash_split)
     (tmp_path / "Format-Serving").mkdir()
     blessed, model = SimpleNamespace(id=1, uri=str(tmp_path)), SimpleNamespace(id=2)
-    metrics, remarks = evaluator._measure_baseline(blessed, model, {}, "", [], 0)
+    metrics, remarks = evaluator._measure_baseline(blessed, model, {}, "", (None, None), 0)
     assert metrics is None
     assert remarks == ["the blessed model could not be measured on these data (12 numbers are wanted)"]

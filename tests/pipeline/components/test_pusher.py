@@ -31,10 +31,10 @@ def metrics(tmp_path):
 
 def test_versions_count_up_when_the_model_changes(model, metrics, tmp_path):
     base = tmp_path / "serving"
-    assert push(model, base, metrics).name == "1"
-    assert push(model, base, metrics).name == "1"
+    assert push(model, base, [metrics]).name == "1"
+    assert push(model, base, [metrics]).name == "1"
     (model / "variables" / "v").write_bytes(b"2")
-    assert push(model, base, metrics).name == "2"
+    assert push(model, base, [metrics]).name == "2"
     assert (base / "2" / "variables" / "v").read_bytes() == b"2"
     assert (base / "2" / "assets.extra" / "metrics.json").read_text() == '{"map": 1}'
     assert sorted(path.name for path in base.iterdir()) == ["1", "2"]
@@ -49,10 +49,10 @@ def test_killed_push_leaves_no_version(model, metrics, tmp_path, monkeypatch):
 
     monkeypatch.setattr(pusher.shutil, "copytree", killed)
     with pytest.raises(KeyboardInterrupt):
-        push(model, base, metrics)
+        push(model, base, [metrics])
     assert not any(path.name.isdecimal() for path in base.iterdir())
     monkeypatch.undo()
-    assert push(model, base, metrics).name == "1"
+    assert push(model, base, [metrics]).name == "1"
     assert [path.name for path in base.iterdir()] == ["1"]
 
 
@@ -61,17 +61,17 @@ def test_only_old_leftovers_of_killed_pushes_are_removed(model, metrics, tmp_pat
     for name, age in ((".tmp-1-old", 7200), (".tmp-2-new", 0)):
         (base / name / "variables").mkdir(parents=True)
         os.utime(base / name, (time.time() - age,) * 2)
-    push(model, base, metrics)
+    push(model, base, [metrics])
     assert sorted(path.name for path in base.iterdir()) == [".tmp-2-new", "1"]
 
 
 def test_other_metrics_or_another_file_make_a_new_version(model, metrics, tmp_path):
     base = tmp_path / "serving"
-    push(model, base, metrics)
+    push(model, base, [metrics])
     metrics.write_text('{"map": 2}')
-    assert push(model, base, metrics).name == "2"
+    assert push(model, base, [metrics]).name == "2"
     (model / "more").write_bytes(b"")
-    assert push(model, base, metrics).name == "3"
+    assert push(model, base, [metrics]).name == "3"
 
 
 @pytest.mark.parametrize(("model_blessed", "infra_blessed", "pushed"), [(1, 1, 1), (0, 1, 0), (1, 0, 0)])
