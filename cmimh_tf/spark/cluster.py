@@ -27,12 +27,14 @@ _SECONDS_BETWEEN_UPDATES = 0.5
 _SECONDS_UNTIL_HINT = 30.0
 # Wrong in every attempt: Spark need not repeat the task. Everything else may be a fault of one machine.
 _FINAL_ERRORS = (ValueError, TypeError, ImportError, FileNotFoundError)
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _SETTINGS = {
     "spark.app.name": "cmimh_tf",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
     "spark.executorEnv.TF_CPP_MIN_LOG_LEVEL": "3",
+    "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
 }
 
 
