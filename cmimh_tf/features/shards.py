@@ -87,7 +87,8 @@ class Portion:
 
 def _complete(pairs: Iterator[Any], shard: Shard) -> Iterator[Any]:
     count = 0
-    for count, pair in enumerate(pairs, 1):
+    for pair in pairs:
+        count += 1
         yield pair
     if count != shard.num_pairs:
         raise DataError(

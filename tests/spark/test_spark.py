@@ -1,5 +1,6 @@
 """Features and codes on a real Spark cluster, one master and two workers with one core each, equal one machine's."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -60,18 +61,17 @@ class LocalCluster:
             port = free.getsockname()[1]
         self.master = f"spark://127.0.0.1:{port}"
         self.start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-        wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
+        wait_for(lambda: "New state: ALIVE" in (folder / "0.log").read_text())
         self.workers = [self.add_worker(), self.add_worker()]
 
     def start(self, name, *flags):
-        log = (self.folder / f"{len(self.processes)}.log").open("w")
+        path = self.folder / f"{len(self.processes)}.log"
         command = [self.spark_class, f"org.apache.spark.deploy.{name}", *flags]
         # A session of its own, to be ended with all its children.
-        process = subprocess.Popen(
-            command, env=self.environment, stdout=log, stderr=log, start_new_session=True
-        )  # fmt: skip
+        with path.open("w") as log:
+            process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)
         self.processes.append(process)
-        return process, Path(log.name)
+        return process, path
 
     def add_worker(self):
         flags = ["--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g"]
@@ -82,10 +82,8 @@ class LocalCluster:
 
     def stop(self):
         for process in self.processes:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             process.wait()
 
 

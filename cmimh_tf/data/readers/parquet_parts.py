@@ -3,8 +3,8 @@
 _pairs.json              what the parts are made from, and their names and sizes once all are there
 part-00000-of-00012.parquet
 
-Columns: `id`, `image` and `text` (vectors), `labels` (0 or 1 for each class), `split`, `caption`, `picture` (a path) and
-`metadata` (JSON). Names that begin with an underscore are ignored by Spark and other readers of Parquet folders.
+Columns: `id`, `image` and `text` (vectors), `labels` (0 or 1 for each class), `split`, `caption`, `picture` (a path)
+and `metadata` (JSON). Names that begin with an underscore are ignored by Spark and other readers of Parquet folders.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def _read_description(folder: Path, modified_at: int) -> Mapping[str, Any]:
     description = json.loads((folder / PARTS_FILE).read_text(encoding="utf-8"))
     if "parts" not in description:
         raise DataError(
-            f"{folder}: all parts must exist. Received: a folder that python -m cmimh_tf.spark features was writing when "
-            "it was stopped. Run the same command again."
+            f"{folder}: all parts must exist. Received: a folder that python -m cmimh_tf.spark features was writing "
+            "when it was stopped. Run the same command again."
         )
     return description
 
