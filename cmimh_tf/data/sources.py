@@ -41,9 +41,9 @@ def open_records(spec: str) -> PairReader:
 
     Args:
         spec: the path of a table of pictures and captions (.csv, .jsonl, .parquet), of a folder with one, of
-            WebDataset shards (.tar), of vectors (.npz), of TFRecords (a file, a folder or a pattern), of a prepared TFDS
-            data set, or of the folder that `python -m cmimh_tf.spark features` writes; or the name of a data set: `emoji`,
-            `synthetic`, `mirflickr25k`, `nuswide`, `mscoco`, or `tfds:NAME`.
+            WebDataset shards (.tar), of vectors (.npz), of TFRecords (a file, a folder or a pattern), of a prepared
+            TFDS data set, or of the folder that `python -m cmimh_tf.spark features` writes; or the name of a data
+            set: `emoji`, `synthetic`, `mirflickr25k`, `nuswide`, `mscoco`, or `tfds:NAME`.
 
     Raises:
         FileNotFoundError: if the path does not exist.
