@@ -11,6 +11,7 @@ _COMMANDS = {
     "search": ("cmimh_tf.search.__main__", "find pictures and texts in an index"),
     "data": ("cmimh_tf.data.__main__", "check or prepare data before training"),
     "features": ("cmimh_tf.features.__main__", "compute features of pictures and captions"),
+    "spark": ("cmimh_tf.spark.__main__", "compute features and codes on Apache Spark"),
     "baselines": ("cmimh_tf.baselines.__main__", "measure other hashing methods"),
     "experiments": ("cmimh_tf.experiments.__main__", "repeat the tables and figures of the paper"),
     "tune": ("tuner.search", "search for loss weights"),

@@ -122,8 +122,9 @@ def load_data(name: str, seed: int, large_data_folder: Path | None = None) -> "P
     Args:
         name: what --data got.
         seed: of the split; the words of `emoji` are those of its training part.
-        large_data_folder: vectors in TFRecords or an .npz above `cmimh_tf.stored_rows.IN_MEMORY_BYTES` are converted to
-            files in this folder and read row by row; None loads them into memory.
+        large_data_folder: vectors in shards (TFRecords, or the parts that Spark writes) or an .npz above
+            `cmimh_tf.stored_rows.IN_MEMORY_BYTES` are converted to files in this folder and read row by row; None loads
+            them into memory.
     """
     if name == "emoji":
         from cmimh_tf.data.emoji import NUM_EMOJI, load_emoji
@@ -141,12 +142,11 @@ def load_data(name: str, seed: int, large_data_folder: Path | None = None) -> "P
 
         is_large = large_data_folder and vector_bytes(name) > stored_rows.IN_MEMORY_BYTES
         return store_npz(name, large_data_folder) if is_large else load_npz(name)
-    from cmimh_tf.data.readers.tfrecord import TFRecordReader
     from cmimh_tf.data.records import load_vectors, store_vectors
     from cmimh_tf.data.sources import open_records
 
     reader = open_records(name)
-    if large_data_folder and isinstance(reader, TFRecordReader) and reader.num_bytes > stored_rows.IN_MEMORY_BYTES:
+    if large_data_folder and getattr(reader, "num_bytes", 0) > stored_rows.IN_MEMORY_BYTES:
         return store_vectors(reader, large_data_folder)
     return load_vectors(reader)
 

@@ -15,11 +15,12 @@ ALLOWED_OWN_IMPORTS = {
     "serving": {"cmimh_tf", "serving"},
 }
 # The method must be usable where neither the pipeline's nor the tuner's stack is installed.
-FORBIDDEN_IN_THE_METHOD = {"tfx", "keras_tuner", "tensorflow_serving", "apache_beam", "tensorflow_transform"}
+FORBIDDEN_IN_THE_METHOD = {"tfx", "keras_tuner", "tensorflow_serving", "apache_beam", "tensorflow_transform", "pyspark"}
 # Features are computed on Beam, and data sets may be read on it; it is imported when that is asked for.
 ALLOWED_IN_THE_METHOD = {
     "cmimh_tf/features/beam_run.py": {"apache_beam"},
     "cmimh_tf/data/__main__.py": {"apache_beam"},
+    "cmimh_tf/spark/cluster.py": {"pyspark"},
 }
 
 

@@ -43,6 +43,7 @@ PARSED = {
     "cmimh_tf.baselines": "takes minutes: tests/baselines/test_command.py runs it",
     "cmimh_tf.experiments": "takes minutes: tests/experiments/test_command.py runs it",
     "cmimh_tf.features": "loads two networks: tests/features/test_featurize.py runs it",
+    "cmimh_tf.spark": "starts Java: tests/spark runs it",
     "pipeline.run_kubeflow": "imports TFX: tests/pipeline/test_run_kubeflow.py runs it",
     "pipeline.run_local": "takes minutes: tests/e2e/test_pipeline.py runs it",
     "serving.client": "needs a server: tests/serving/test_client.py runs it",

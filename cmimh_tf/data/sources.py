@@ -13,6 +13,7 @@ from pathlib import Path
 from cmimh_tf.data.npz import similar_names
 from cmimh_tf.data.pairs import DataError
 from cmimh_tf.data.readers.in_memory import EmojiReader, NpzReader, SyntheticReader
+from cmimh_tf.data.readers.parquet_parts import PARTS_FILE, PartsReader
 from cmimh_tf.data.readers.table_formats import CsvReader, JsonLinesReader, ParquetReader
 from cmimh_tf.data.readers.tar import TarReader
 from cmimh_tf.data.readers.tfds import OWN_BUILDERS, TfdsReader
@@ -40,9 +41,9 @@ def open_records(spec: str) -> PairReader:
 
     Args:
         spec: the path of a table of pictures and captions (.csv, .jsonl, .parquet), of a folder with one, of
-            WebDataset shards (.tar), of vectors (.npz), of TFRecords (a file, a folder or a pattern) or of a prepared
-            TFDS data set; or the name of a data set: `emoji`, `synthetic`, `mirflickr25k`, `nuswide`, `mscoco`, or
-            `tfds:NAME`.
+            WebDataset shards (.tar), of vectors (.npz), of TFRecords (a file, a folder or a pattern), of a prepared
+            TFDS data set, or of the folder that `python -m cmimh_tf.spark features` writes; or the name of a data
+            set: `emoji`, `synthetic`, `mirflickr25k`, `nuswide`, `mscoco`, or `tfds:NAME`.
 
     Raises:
         FileNotFoundError: if the path does not exist.
@@ -85,10 +86,12 @@ def check_exists(spec: str) -> None:
 
 
 def _open_folder(folder: Path) -> PairReader:
-    """A prepared TFDS data set, pictures with one table, tar shards, or TFRecords."""
+    """A prepared TFDS data set, parts written on Spark, pictures with one table, tar shards, or TFRecords."""
     folder = folder.absolute()
     if (folder / "dataset_info.json").is_file():
         return TfdsReader(str(folder))
+    if (folder / PARTS_FILE).is_file():
+        return PartsReader(folder)
     tables = sorted(path for path in folder.iterdir() if _suffix(path) in _READER_OF_SUFFIX)
     if len(tables) > 1:
         names = ", ".join(path.name for path in tables)

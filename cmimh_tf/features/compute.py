@@ -48,14 +48,16 @@ class VectorComputer:
             size = image_features.picture_size
             self._prepare = compiled(image_features.prepare, [], tf.string)
             self._image_vectors = compiled(image_features.vectors, [None, size, size, 3], tf.float32)
-            self._decoders = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="decode")
+            # As many as TensorFlow may use: on a cluster, other tasks use the other processors.
+            threads = tf.config.threading.get_intra_op_parallelism_threads() or os.cpu_count()
+            self._decoders = ThreadPoolExecutor(threads, thread_name_prefix="decode")
         if text_features is not None:
             self._text_vectors = compiled(text_features, [None], tf.string)
 
     def images(self, pictures: Iterable[bytes], batch_size: int = IMAGE_BATCH) -> Iterator[np.ndarray]:
         """Yields float32 [batch, dim] for each batch of encoded pictures, in order.
 
-        Pictures are decoded on all processors, at most two batches ahead of the network.
+        Pictures are decoded by several threads, at most two batches ahead of the network.
 
         Raises:
             ValueError: if a picture cannot be decoded.

@@ -21,7 +21,7 @@ from cmimh_tf.data.sources import open_records
 from cmimh_tf.features.beam_run import WorkerReports, run_on_beam
 from cmimh_tf.features.compute import compute_vectors
 from cmimh_tf.features.registry import image_features_version, text_features_version
-from cmimh_tf.features.shards import Portion, Shard, ShardFolder, plan_shards
+from cmimh_tf.features.shards import Portion, ShardFolder, plan_shards
 from cmimh_tf.files import atomic_path, remove_folder
 from cmimh_tf.progress import ProgressBar
 
@@ -78,27 +78,82 @@ def featurize(
         ValueError: if the features have to be fitted, or the folder holds something else.
     """
     index = reader.index()
-    widths = next(iter(reader)).widths()
-    image_features = "" if "image" in widths else image_features
-    text_features = "" if "text" in widths else text_features
-    check_features(image_features, text_features)
+    featurizer = make_featurizer(reader, image_features, text_features)
     portions = plan_shards(index, pairs_per_shard)
-    identity = {
-        "data": reader.fingerprint(),
-        "image_features": image_features_version(image_features) if image_features else FROM_THE_DATA,
-        "text_features": text_features_version(text_features) if text_features else FROM_THE_DATA,
-        "pairs_per_shard": pairs_per_shard,
-    }
+    identity = featurizer.identity(reader, pairs_per_shard)
     to_npz = out.suffix.lower() == ".npz"
     folder = ShardFolder(out.with_name(f"{out.name}.shards") if to_npz else out)
     with folder.claimed(identity, overwrite=overwrite or to_npz):
-        writer = ShardWriter(reader, folder.path, image_features, text_features, widths)
-        _write_shards(writer, folder, portions)
-        folder.complete(identity, _describe(folder, index, portions, identity))
+        _write_shards(ShardWriter(reader, folder.path, featurizer), folder, portions)
+        first = open_records(str(folder.path / portions[0].shards[0].name))
+        # `survey`, not `index`: one shard alone may hold only queries, or none, which `index` would reject.
+        widths = next(first.read(*first.survey().blocks[0])).widths()
+        folder.complete(identity, describe_pairs(index, portions, identity, widths))
     if to_npz:
         records_to_npz(open_records(str(folder.path)), out)
         remove_folder(folder.path)
     return int(index.is_used().sum())
+
+
+@dataclass(frozen=True)
+class Featurizer:
+    """Computes the vectors of pairs. Small and picklable: the networks are loaded once per process, on first use.
+
+    Args:
+        image_features, text_features: names from `cmimh_tf.features.registry`; "" if the source has vectors.
+        widths: widths of `image`, `text` and `labels`, as far as the source has them.
+    """
+
+    image_features: str
+    text_features: str
+    widths: Mapping[str, int]
+
+    def identity(self, reader: PairReader, pairs_per_shard: int) -> dict[str, Any]:
+        """Everything that determines the shards of a source, to the bit."""
+        return {
+            "data": reader.fingerprint(),
+            "image_features": image_features_version(self.image_features) if self.image_features else FROM_THE_DATA,
+            "text_features": text_features_version(self.text_features) if self.text_features else FROM_THE_DATA,
+            "pairs_per_shard": pairs_per_shard,
+        }
+
+    def rows(self, pairs: Iterator[tuple[PairRecord, str | None]]) -> Iterator[dict[str, Any]]:
+        """Yields the fields of each pair with its vectors, in order.
+
+        The last bits of a vector may depend on the other pairs of its batch. Batches are counted from the first pair,
+        so that one call per shard gives the same vectors on every machine.
+
+        Args:
+            pairs: records of one shard, each with "train", "database", "query" or None.
+
+        Raises:
+            DataError: naming the record with an error.
+        """
+        while some := list(itertools.islice(pairs, _PAIRS_AT_ONCE)):
+            rows = []
+            for record, mark in some:
+                if record.widths() != self.widths:
+                    rule = "must have vectors and labels of the same widths as the first record"
+                    raise DataError(f"{record.place}: {rule}, {dict(self.widths)}. Received: {record.widths()}.")
+                rows.append({**record.features(), "id": record.id, **({} if mark is None else {"split": mark})})
+            vectors = compute_vectors(rows, self.image_features, self.text_features)
+            for number, row in enumerate(rows):
+                # The vector replaces the picture, which is much larger.
+                row.pop("image_bytes", None)
+                yield {**row, **{name: values[number] for name, values in vectors.items()}}
+
+
+def make_featurizer(reader: PairReader, image_features: str, text_features: str) -> Featurizer:
+    """The featurizer of a source; features that the source already has are not computed.
+
+    Raises:
+        ValueError, FileNotFoundError, ImportError: as `check_features`.
+    """
+    widths = next(iter(reader)).widths()
+    image_features = "" if "image" in widths else image_features
+    text_features = "" if "text" in widths else text_features
+    check_features(image_features, text_features)
+    return Featurizer(image_features, text_features, widths)
 
 
 @dataclass(frozen=True)
@@ -108,15 +163,12 @@ class ShardWriter:
     Args:
         reader: the source.
         folder: the folder of the shards.
-        image_features, text_features: names from `cmimh_tf.features.registry`; "" if the source has vectors.
-        widths: widths of `image`, `text` and `labels`, as far as the source has them.
+        featurizer: computes the vectors.
     """
 
     reader: PairReader
     folder: Path
-    image_features: str
-    text_features: str
-    widths: Mapping[str, int]
+    featurizer: Featurizer
 
     def write(self, portion: Portion) -> None:
         """Writes the missing shards of a portion.
@@ -124,50 +176,16 @@ class ShardWriter:
         Raises:
             DataError: naming the record with an error.
         """
-        reports = WorkerReports(self.folder)
-        with reports.record_error():
-            records = portion.read(self.reader)
-            for shard in portion.shards:
-                pairs = itertools.islice(records, shard.num_pairs)
-                if (self.folder / shard.name).exists():
-                    # The rows of a block can only be reached by reading the rows before them.
-                    for _ in pairs:
-                        pass
-                else:
-                    self._write_shard(shard, pairs, reports)
-
-    def _write_shard(
-        self, shard: Shard, pairs: Iterator[tuple[PairRecord, str | None]], reports: WorkerReports
-    ) -> None:
         import tensorflow as tf
 
-        written = 0
-        with atomic_path(self.folder / shard.name) as temporary, tf.io.TFRecordWriter(str(temporary)) as file:
-            while some := list(itertools.islice(pairs, _PAIRS_AT_ONCE)):
-                for serialized in self._examples(some):
-                    file.write(serialized)
-                written += len(some)
-                reports.add(len(some))
-            if written != shard.num_pairs:
-                raise DataError(
-                    f"{self.reader.name}: the data must not change while they are read. Received: {written} pairs "
-                    f"instead of {shard.num_pairs}."
-                )
-
-    def _examples(self, pairs: list[tuple[PairRecord, str | None]]) -> Iterator[bytes]:
-        rows = []
-        for record, mark in pairs:
-            if record.widths() != self.widths:
-                rule = "must have vectors and labels of the same widths as the first record"
-                raise DataError(f"{record.place}: {rule}, {dict(self.widths)}. Received: {record.widths()}.")
-            rows.append({**record.features(), "id": record.id, **({} if mark is None else {"split": mark})})
-        vectors = compute_vectors(rows, self.image_features, self.text_features)
-        for number, row in enumerate(rows):
-            computed = {name: values[number] for name, values in vectors.items()}
-            features: dict[str, Any] = {**row, **computed}
-            # The vector replaces the picture, which is much larger.
-            features.pop("image_bytes", None)
-            yield make_example(features).SerializeToString(deterministic=True)
+        reports = WorkerReports(self.folder)
+        with reports.record_error():
+            for shard, pairs in portion.missing_shards(self.folder, self.reader.read):
+                with atomic_path(self.folder / shard.name) as temporary, tf.io.TFRecordWriter(str(temporary)) as file:
+                    for number, row in enumerate(self.featurizer.rows(pairs), 1):
+                        file.write(make_example(row).SerializeToString(deterministic=True))
+                        if number % _PAIRS_AT_ONCE == 0 or number == shard.num_pairs:
+                            reports.add((number - 1) % _PAIRS_AT_ONCE + 1)
 
 
 def _write_shards(writer: ShardWriter, folder: ShardFolder, portions: list[Portion]) -> None:
@@ -189,14 +207,11 @@ def _write_shards(writer: ShardWriter, folder: ShardFolder, portions: list[Porti
     reports.clear()
 
 
-def _describe(
-    folder: ShardFolder, index: RecordIndex, portions: list[Portion], identity: dict[str, Any]
+def describe_pairs(
+    index: RecordIndex, portions: list[Portion], identity: dict[str, Any], widths: Mapping[str, int]
 ) -> dict[str, Any]:
-    """The content of pairs.json for complete shards."""
+    """The content of pairs.json for complete shards, whose vectors and labels have these widths."""
     shards = [shard for portion in portions for shard in portion.shards]
-    first = open_records(str(folder.path / shards[0].name))
-    # `survey`, not `index`: one shard alone may hold only queries, or none, which `index` would reject.
-    widths = next(first.read(*first.survey().blocks[0])).widths()
     marks = index.split_marks()
     return {
         "pairs": sum(shard.num_pairs for shard in shards),

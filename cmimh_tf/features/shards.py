@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from cmimh_tf.data.pairs import DataError
 from cmimh_tf.data.readers.tfrecord import DESCRIPTION_FILE
-from cmimh_tf.data.records import PairReader, PairRecord, RecordIndex
+from cmimh_tf.data.records import RecordIndex
 from cmimh_tf.files import TEMPORARY_PREFIX, locked_folder, write_json
 
 _IDENTITY = "made_from"
+_NAME = "pairs-{:05d}-of-{:05d}.tfrecord"
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -47,23 +52,58 @@ class Portion:
     marks: np.ndarray | None
     shards: tuple[Shard, ...]
 
-    def read(self, reader: PairReader) -> Iterator[tuple[PairRecord, str | None]]:
-        """Yields the used records, each with its mark."""
+    def read(self, read_block: Callable[[int, int], Iterator[Record]]) -> Iterator[tuple[Record, str | None]]:
+        """Yields the used records, each with its mark.
+
+        Args:
+            read_block: yields the records of a block, such as `PairReader.read`.
+        """
         row = used = 0
         for start, stop in self.blocks:
-            for record in reader.read(start, stop):
+            for record in read_block(start, stop):
                 if self.is_used[row]:
                     yield record, None if self.marks is None else str(self.marks[used])
                     used += 1
                 row += 1
 
+    def missing_shards(
+        self, folder: Path, read_block: Callable[[int, int], Iterator[Record]]
+    ) -> Iterator[tuple[Shard, Iterator[tuple[Record, str | None]]]]:
+        """Yields each shard that is not in `folder` yet, with its records, which must be read before the next shard.
 
-def plan_shards(index: RecordIndex, pairs_per_shard: int) -> list[Portion]:
+        Raises:
+            DataError: if a shard got fewer records than planned.
+        """
+        records = self.read(read_block)
+        for shard in self.shards:
+            pairs = itertools.islice(records, shard.num_pairs)
+            if (folder / shard.name).exists():
+                # The rows of a block can only be reached by reading the rows before them.
+                for _ in pairs:
+                    pass
+            else:
+                yield shard, _complete(pairs, shard)
+
+
+def _complete(pairs: Iterator[Any], shard: Shard) -> Iterator[Any]:
+    count = 0
+    for pair in pairs:
+        count += 1
+        yield pair
+    if count != shard.num_pairs:
+        raise DataError(
+            f"{shard.name}: the data must not change while they are read. Received: {count} pairs instead of "
+            f"{shard.num_pairs}."
+        )
+
+
+def plan_shards(index: RecordIndex, pairs_per_shard: int, name: str = _NAME) -> list[Portion]:
     """Distributes the used rows of a source. Small blocks are read together; a large block becomes several shards.
 
     Args:
         index: the index of the source.
         pairs_per_shard: approximate number of pairs per shard.
+        name: the names of the files, with places for the number of the shard and the number of all shards.
 
     Raises:
         ValueError: if `pairs_per_shard` is not positive.
@@ -88,7 +128,7 @@ def plan_shards(index: RecordIndex, pairs_per_shard: int) -> list[Portion]:
     for blocks, count, num_shards in zip(groups, counts, shards_of, strict=True):
         rows = np.concatenate([np.arange(*block) for block in blocks])
         sizes = [len(part) for part in np.array_split(np.arange(count), num_shards)]
-        names = [f"pairs-{number + shard:05d}-of-{total:05d}.tfrecord" for shard in range(num_shards)]
+        names = [name.format(number + shard, total) for shard in range(num_shards)]
         portions.append(
             Portion(
                 tuple(blocks),
@@ -107,9 +147,13 @@ class ShardFolder:
 
     Args:
         path: the folder.
+        description_file: the name of the file that is called pairs.json above.
+        shard_pattern: matches the names of the shards.
     """
 
     path: Path
+    description_file: str = DESCRIPTION_FILE
+    shard_pattern: str = "pairs-*-of-*.tfrecord"
 
     @contextmanager
     def claimed(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[None]:
@@ -128,11 +172,15 @@ class ShardFolder:
         self._check_owned()
         with locked_folder(self.path, self._in_use):
             self._check_identity(identity, overwrite)
-            for path in self.path.glob(f"{TEMPORARY_PREFIX}*"):
-                path.unlink(missing_ok=True)
+            self.remove_temporary()
             if not self._description.exists():
                 write_json(self._description, {_IDENTITY: identity})
             yield
+
+    def remove_temporary(self) -> None:
+        """Removes what killed processes left."""
+        for path in self.path.glob(f"{TEMPORARY_PREFIX}*"):
+            path.unlink(missing_ok=True)
 
     def unfinished(self, portions: Sequence[Portion]) -> list[Portion]:
         """The portions with at least one missing shard."""
@@ -148,7 +196,7 @@ class ShardFolder:
 
     @property
     def _description(self) -> Path:
-        return self.path / DESCRIPTION_FILE
+        return self.path / self.description_file
 
     def _in_use(self, process: str) -> ValueError:
         return ValueError(f"`out` must not be in use. Received: {self.path}, which process {process} is writing to.")
@@ -156,7 +204,7 @@ class ShardFolder:
     def _check_owned(self) -> None:
         """Rejects a folder that this command did not make."""
         names = sorted(path.name for path in self.path.glob("*") if not path.name.startswith("."))
-        if names and DESCRIPTION_FILE not in names:
+        if names and self.description_file not in names:
             raise ValueError(
                 f"`out` must be a new folder, or one made by this command. Received: {self.path}, with {names[0]}."
             )
@@ -177,6 +225,6 @@ class ShardFolder:
                 "remove these shards."
             )
         # The description last: if the process is killed here, the folder is still recognised as made by this command.
-        for path in self.path.glob("pairs-*-of-*.tfrecord"):
+        for path in self.path.glob(self.shard_pattern):
             path.unlink()
         self._description.unlink()

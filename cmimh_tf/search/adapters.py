@@ -6,6 +6,7 @@ TensorFlow before a model or features are loaded.
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import json
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cmimh_tf.data.records import PairReader, PairRecord
+from cmimh_tf.data.records import PairReader, PairRecord, RecordIndex
 
 MODEL_FILE = "model.keras"
 SAVED_MODEL_FILE = "saved_model.pb"
@@ -181,6 +182,9 @@ class DataSource:
     Args:
         spec: a path or a name, as every command takes it.
 
+    Attributes:
+        index: ids, blocks and splits.
+
     Raises:
         FileNotFoundError: if there is nothing of that name.
         ValueError: if the data are wrong.
@@ -193,8 +197,8 @@ class DataSource:
         self.spec = spec if is_name(spec) else str(Path(spec).absolute())
         # In a CSV file every value is a string.
         self.has_plain_strings = self._path().suffix.lower() == ".csv"
-        self._index = self.reader.index()
-        self._is_used = self._index.is_used()
+        self.index = self.reader.index()
+        self._is_used = self.index.is_used()
 
     def __len__(self) -> int:
         return int(self._is_used.sum())
@@ -206,17 +210,29 @@ class DataSource:
     def read(self, start: int = 0) -> Iterator[SourceItem]:
         """The records from number `start` on."""
         position = 0
-        for first, stop in self._index.blocks:
+        for first, stop in self.index.blocks:
             used = int(self._is_used[first:stop].sum())
             if position + used <= start:
                 position += used
                 continue
-            for row, (record, extra) in enumerate(self._block(first, stop), first):
+            for row, (_, item) in enumerate(self.read_block(first, stop), first):
                 if not self._is_used[row]:
                     continue
                 if position >= start:
-                    yield self._item(record, extra)
+                    yield item
                 position += 1
+
+    def read_block(self, first: int, stop: int) -> Iterator[tuple[PairRecord, SourceItem]]:
+        """All records of one block of the reader, used or not."""
+        for record, extra in self._block(first, stop):
+            yield record, self._item(record, extra)
+
+    def for_workers(self) -> DataSource:
+        """A small copy for other processes, which only reads blocks: it does not hold the ids of all records."""
+        small = copy.copy(self)
+        small.index = RecordIndex([], [], classes=self.index.classes)
+        small._is_used = np.empty(0, bool)
+        return small
 
     def plain_strings(self) -> Iterator[Mapping[str, str]]:
         """The metadata of all records of a CSV file, to find out which columns are numbers."""
@@ -229,7 +245,7 @@ class DataSource:
     def _block(self, first: int, stop: int) -> Iterator[tuple[PairRecord, Mapping[str, Any]]]:
         suffix = self._path().suffix.lower()
         if suffix == ".npz":
-            columns = _npz_columns(self._path(), len(self._index.ids))
+            columns = _npz_columns(self._path(), len(self.reader.index().ids))
             extra: Iterator[Mapping[str, Any]] = (
                 {name: values[row] for name, values in columns.items()} for row in range(first, stop)
             )
@@ -247,7 +263,7 @@ class DataSource:
     def _item(self, record: PairRecord, extra: Mapping[str, Any]) -> SourceItem:
         metadata = {name: value for name, value in extra.items() if name not in _TABLE_COLUMNS and value != ""}
         if record.labels is not None:
-            classes = self._index.classes or [str(number) for number in range(len(record.labels))]
+            classes = self.index.classes or [str(number) for number in range(len(record.labels))]
             metadata["label"] = [classes[column] for column in np.flatnonzero(record.labels)]
         image = record.image if record.image is not None else record.image_bytes
         text = record.text if record.text is not None else record.caption

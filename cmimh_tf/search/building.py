@@ -233,14 +233,14 @@ def _hashed_batches(
     hash_batch: HashBatch, header: Header, source: DataSource, start: int = 0
 ) -> Iterator[dict[str, Any]]:
     """The fields of `Index.add_codes` for batches of the data, from record number `start` on."""
-    convert = _converter(source, header.columns)
+    kinds = metadata_kinds(source, header.columns)
     for batch in _batches(source.read(start)):
         yield {
             **hash_batch(batch),
             "ids": [item.id for item in batch],
             "captions": [item.caption for item in batch],
             "pictures": [item.picture for item in batch],
-            "metadata": [convert(item) for item in batch],
+            "metadata": [converted_metadata(item, kinds) for item in batch],
         }
 
 
@@ -251,21 +251,28 @@ def _batches(items: Iterator[SourceItem]) -> Iterator[list[SourceItem]]:
         yield [first, *itertools.islice(items, size - 1)]
 
 
-def _converter(source: DataSource, columns: Mapping[str, str]) -> Callable[[SourceItem], dict[str, Any]]:
-    """What brings the strings of a CSV file to the kinds of the columns; other data have kinds already."""
-    if not source.has_plain_strings:
-        return lambda item: item.metadata
+def metadata_kinds(source: DataSource, columns: Mapping[str, str]) -> dict[str, str]:
+    """The kinds of the metadata in a CSV file, where every value is a string; {} for data that have kinds already.
+
+    Args:
+        source: the data.
+        columns: the kinds of the columns that an index has already.
+    """
     kinds: dict[str, str] = {}
-    for row in source.plain_strings():
+    for row in source.plain_strings() if source.has_plain_strings else ():
         for name, value in row.items():
             if value != "" and kinds.get(name) != STRING:
                 kinds[name] = NUMBER if _NUMBER.fullmatch(value.strip()) else STRING
-    kinds |= {name: kind for name, kind in columns.items() if name in kinds}
+    return kinds | {name: kind for name, kind in columns.items() if name in kinds}
 
-    def convert(item: SourceItem) -> dict[str, Any]:
-        return {name: _converted(value, kinds.get(name), name, item) for name, value in item.metadata.items()}
 
-    return convert
+def converted_metadata(item: SourceItem, kinds: Mapping[str, str]) -> dict[str, Any]:
+    """The metadata of an item, with strings brought to the kinds of `metadata_kinds`.
+
+    Raises:
+        ItemError: if a string is no number, but the column has numbers.
+    """
+    return {name: _converted(value, kinds.get(name), name, item) for name, value in item.metadata.items()}
 
 
 def _converted(value: Any, kind: str | None, name: str, item: SourceItem) -> Any:

@@ -32,13 +32,12 @@ def test_blocks_become_shards_of_about_one_size(blocks, portions, sizes):
 
 
 def test_rows_of_no_split_are_left_out_and_others_marked():
-    class Reader:
-        def read(self, start, stop):
-            return (PairRecord(str(row), "") for row in range(start, stop))
+    def read_block(start, stop):
+        return (PairRecord(str(row), "") for row in range(start, stop))
 
     # Row 0 is a copy for training, as in TFDS data.
     splits = Splits(train=np.array([2]), database=np.array([2, 3]), query=np.array([5, 4]))
     [portion] = plan_shards(index([(0, 1), (1, 4), (4, 6)], splits=splits), 8)
     assert portion.shards[0].num_pairs == 4
-    read = [(record.id, mark) for record, mark in portion.read(Reader())]
+    read = [(record.id, mark) for record, mark in portion.read(read_block)]
     assert read == [("2", "train"), ("3", "database"), ("4", "query"), ("5", "query")]

@@ -1,0 +1,1 @@
+"""Features, codes and indexes of many pairs, computed on Apache Spark."""
