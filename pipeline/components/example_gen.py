@@ -59,7 +59,14 @@ def PairExampleGen(
     """
     features = NetworkFeatures.in_cache(image_features, text_features, features_cache, fingerprint)
     write_examples(
-        beam_pipeline, open_records(source), examples.uri, seed, num_queries or None, num_train or None, features, protocol
+        beam_pipeline,
+        open_records(source),
+        examples.uri,
+        seed,
+        num_queries or None,
+        num_train or None,
+        features,
+        protocol,
     )
     with tf.io.gfile.GFile(f"{examples.uri}/{VERSIONS_FILE}", "w") as file:
         file.write(json.dumps(feature_versions(image_features, text_features)))
