@@ -101,6 +101,28 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_split_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds --queries, --train-pairs and --protocol."""
+    parser.add_argument(
+        "--queries", type=int, metavar="N", help="size of the query set (default: an eighth, at most 2000)"
+    )
+    parser.add_argument(
+        "--train-pairs", type=int, metavar="N", help="size of the training set (default: all pairs but the queries)"
+    )
+    add_protocol_flag(parser)
+
+
+def add_protocol_flag(parser: argparse.ArgumentParser) -> None:
+    """Adds --protocol. The choices are those of `cmimh_tf.data.splits.PROTOCOLS`."""
+    parser.add_argument(
+        "--protocol",
+        choices=("all", "paper"),
+        default="all",
+        help="pairs to train on unless --train-pairs or the data set them: all of the database, or at most 5000 of it "
+        "as in the paper (default: all)",
+    )
+
+
 def config_from_flags(arguments: argparse.Namespace) -> CMIMHConfig:
     """The resolved configuration; --bits, --epochs and --seed take precedence over --set."""
     values = parse_overrides(arguments.set)

@@ -29,10 +29,7 @@ def main() -> None:
     parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the run")
     command_line.add_config_flags(parser)
-    parser.add_argument(
-        "--queries", type=int, metavar="N", help="size of the query set (default: an eighth, at most 2000)"
-    )
-    parser.add_argument("--train-pairs", type=int, metavar="N", help="size of the training set (default: at most 5000)")
+    command_line.add_split_flags(parser)
     parser.add_argument(
         "--shuffle-pairs",
         action="store_true",
@@ -58,7 +55,13 @@ def train(arguments: argparse.Namespace) -> None:
 
     folder = RunFolder(arguments.out)
     data = command_line.load_data(arguments.data, config.seed, folder.vectors)
-    splits = split_data(data, config.seed, num_queries=arguments.queries, num_train=arguments.train_pairs)
+    splits = split_data(
+        data,
+        config.seed,
+        num_queries=arguments.queries,
+        num_train=arguments.train_pairs,
+        protocol=arguments.protocol,
+    )
     pairs = data.take(splits.train)
     if arguments.shuffle_pairs:
         order = np.random.default_rng([config.seed, 2]).permutation(len(pairs))
@@ -83,6 +86,8 @@ def train(arguments: argparse.Namespace) -> None:
                     "seed": config.seed,
                     "queries": arguments.queries,
                     "train_pairs": arguments.train_pairs,
+                    # Runs of earlier versions have no such key, and can still be continued.
+                    **({"protocol": arguments.protocol} if arguments.protocol != "all" else {}),
                 },
             }
         )

@@ -33,6 +33,7 @@ class PipelineOptions:
         config: of the model and its training; its seed also splits the data.
         fingerprint: of the data, so that changed data are read again.
         num_queries, num_train: sizes of the splits; None for the defaults of `cmimh_tf.data.splits`.
+        protocol: "all", or "paper" for at most 5,000 training pairs by default.
         pca_units: the maximum width of vectors; wider ones are projected. None for no limit.
         vocabulary_size: the number of caption words that `bag_of_words` uses.
         image_features, text_features: names of `cmimh_tf.features.registry`.
@@ -50,6 +51,7 @@ class PipelineOptions:
     fingerprint: str = ""
     num_queries: int | None = None
     num_train: int | None = None
+    protocol: str = "all"
     pca_units: int | None = DEFAULT_PCA_UNITS
     vocabulary_size: int = DEFAULT_VOCABULARY_SIZE
     image_features: str = DEFAULT_IMAGE_FEATURES
@@ -97,6 +99,7 @@ def create_pipeline(
         seed=config.seed,
         num_queries=options.num_queries or DEFAULT_COUNT,
         num_train=options.num_train or DEFAULT_COUNT,
+        protocol=options.protocol,
         features_version=" ".join(feature_versions(**features)),
         features_cache=options.features_cache,
         **features,

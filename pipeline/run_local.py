@@ -90,10 +90,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     command_line.add_config_flags(parser)
     parser.add_argument("--root", type=Path, metavar="DIR", help="folder of all runs (default: runs/pipeline/<data>)")
-    parser.add_argument(
-        "--queries", type=int, metavar="N", help="size of the query set (default: an eighth, at most 2000)"
-    )
-    parser.add_argument("--train-pairs", type=int, metavar="N", help="size of the training set (default: at most 5000)")
+    command_line.add_split_flags(parser)
     parser.add_argument(
         "--pca",
         type=int,
@@ -267,6 +264,7 @@ def make_options(
         fingerprint=fingerprint,
         num_queries=arguments.queries,
         num_train=arguments.train_pairs,
+        protocol=arguments.protocol,
         pca_units=arguments.pca or None,
         vocabulary_size=arguments.vocabulary_size,
         image_features=arguments.image_features,

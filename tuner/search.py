@@ -84,7 +84,10 @@ def main() -> None:
     parser.add_argument(
         "--queries", type=int, metavar="N", help="size of the query set, which is not used (default: as in training)"
     )
-    parser.add_argument("--train-pairs", type=int, metavar="N", help="size of the training set (default: at most 5000)")
+    parser.add_argument(
+        "--train-pairs", type=int, metavar="N", help="size of the training set (default: all pairs but the queries)"
+    )
+    command_line.add_protocol_flag(parser)
     parser.add_argument("--overwrite", action="store_true", help="delete the search in --out first")
     arguments = parser.parse_args()
     # Before the imports, which take seconds.
@@ -185,7 +188,13 @@ class WeightSearch:
         from cmimh_tf.data.splits import split_data
 
         data = command_line.load_data(arguments.data, config.seed)
-        splits = split_data(data, config.seed, num_queries=arguments.queries, num_train=arguments.train_pairs)
+        splits = split_data(
+            data,
+            config.seed,
+            num_queries=arguments.queries,
+            num_train=arguments.train_pairs,
+            protocol=arguments.protocol,
+        )
         return cls(
             folder=folder,
             space=space,

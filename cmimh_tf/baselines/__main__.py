@@ -55,6 +55,7 @@ def main() -> None:
         "to choose it by the correlation of held-out training pairs (default: 0.001, and `auto` for "
         f"{_UPPER_REFERENCE})",
     )
+    command_line.add_protocol_flag(parser)
     command_line.run(measure, parser.parse_args())
 
 
@@ -65,7 +66,7 @@ def measure(arguments: argparse.Namespace) -> None:
 
     check_code_length(arguments.bits)
     data = command_line.load_data(arguments.data, arguments.seed)
-    splits = split_data(data, arguments.seed)
+    splits = split_data(data, arguments.seed, protocol=arguments.protocol)
     train, query, database = (data.take(rows) for rows in (splits.train, splits.query, splits.database))
     labelled = data.labels is not None
     title = f"mAP@{_MAP_AT}" if labelled else f"RecallOne@{_RECALL_AT}"

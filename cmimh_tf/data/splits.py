@@ -12,8 +12,10 @@ import numpy as np
 from cmimh_tf.data.pairs import DataError, PairedData
 
 SPLIT_NAMES = ("train", "database", "query")
+# "all" trains on the whole database; "paper" on at most 5,000 pairs of it.
+PROTOCOLS = ("all", "paper")
 _MAX_QUERIES = 2000
-_MAX_TRAIN = 5000
+_PAPER_TRAIN = 5000
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +52,7 @@ def make_splits(
     *,
     num_queries: int | None = None,
     num_train: int | None = None,
+    protocol: str = "all",
     is_query: Any = None,
     is_train: Any = None,
 ) -> Splits:
@@ -62,7 +65,8 @@ def make_splits(
         num_items: number of rows, N.
         seed: a non-negative integer.
         num_queries: default: min(2000, N // 8).
-        num_train: default: min(5000, size of the database).
+        num_train: default: the size of the database, or with the protocol "paper" at most 5000.
+        protocol: "all" or "paper"; it sets the default of `num_train` unless there is an official training set.
         is_query: bool [N], marks an official query set. The queries are exactly these rows and the database is all
             others, still in the order of p. `num_queries` must then be None.
         is_train: bool [N], marks an official training set within that database. These rows come first in the database,
@@ -72,6 +76,8 @@ def make_splits(
         TypeError: if a number is not an integer, or a mask is not boolean.
         ValueError: if a split would be empty, or would need more rows than there are.
     """
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"`protocol` must be one of {', '.join(PROTOCOLS)}. Received: protocol={protocol!r}.")
     num_items = _check_number(num_items, "num_items", 2)
     permutation = np.random.default_rng(_check_number(seed, "seed", 0)).permutation(num_items)
     if is_query is not None:
@@ -93,15 +99,29 @@ def make_splits(
         database, most_train = _with_train_first(database, is_train, is_query, num_items)
         most_name = "the size of the official training set"
     if num_train is None:
-        num_train = min(_MAX_TRAIN, most_train) if is_train is None else most_train
+        limited = protocol == "paper" and is_train is None
+        num_train = min(_PAPER_TRAIN, most_train) if limited else most_train
     num_train = _check_number(num_train, "num_train", 1, most_train, most_name)
     return Splits(train=database[:num_train], database=database, query=query)
 
 
-def split_data(data: PairedData, seed: int, *, num_queries: int | None = None, num_train: int | None = None) -> Splits:
+def split_data(
+    data: PairedData,
+    seed: int,
+    *,
+    num_queries: int | None = None,
+    num_train: int | None = None,
+    protocol: str = "all",
+) -> Splits:
     """`make_splits` of paired data, by its official splits if it has any. Every command splits by this function."""
     return make_splits(
-        len(data), seed, num_queries=num_queries, num_train=num_train, is_query=data.is_query, is_train=data.is_train
+        len(data),
+        seed,
+        num_queries=num_queries,
+        num_train=num_train,
+        protocol=protocol,
+        is_query=data.is_query,
+        is_train=data.is_train,
     )
 
 

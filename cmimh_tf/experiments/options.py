@@ -55,7 +55,7 @@ class DataFacts:
     def split(
         self, num_queries: int | None = None, num_train: int | None = None, num_validation: int = 0
     ) -> SplitSetting:
-        """Sizes that are valid for every seed. None uses the size that `python -m cmimh_tf.train` uses.
+        """Sizes that are valid for every seed. None uses the size of `cmimh train --protocol paper`.
 
         Args:
             num_queries: size of the query set; ignored if the data marks an official query set.
@@ -76,8 +76,8 @@ class DataFacts:
                 "`num_queries` and `num_validation` must leave pairs to train on. Received: "
                 f"num_queries={num_queries}, num_validation={num_validation} of {self.num_pairs} pairs."
             )
-        # make_splits defines the usual size of a training set, here for a database of `available` items.
-        usual = len(make_splits(available + 1, 0, num_queries=1).train)
+        # The paper's size of a training set, here for a database of `available` items.
+        usual = len(make_splits(available + 1, 0, num_queries=1, protocol="paper").train)
         if self.num_official_train is not None:
             usual = available = min(available, self.num_official_train)
         return SplitSetting(num_queries, min(usual if num_train is None else num_train, available), num_validation)

@@ -34,6 +34,7 @@ def PairExampleGen(
     seed: Parameter[int],
     num_queries: Parameter[int] = DEFAULT_COUNT,
     num_train: Parameter[int] = DEFAULT_COUNT,
+    protocol: Parameter[str] = "all",
     image_features: Parameter[str] = DEFAULT_IMAGE_FEATURES,
     text_features: Parameter[str] = DEFAULT_TEXT_FEATURES,
     features_version: Parameter[str] = "",
@@ -48,7 +49,8 @@ def PairExampleGen(
         fingerprint: of the data, so that changed data are read again.
         seed: of the split, by the rule of `cmimh_tf.data.splits`.
         num_queries: 0 for the rule's default.
-        num_train: 0 for the rule's default.
+        num_train: 0 for the default of the protocol.
+        protocol: "all", or "paper" for at most 5,000 training pairs.
         image_features: name of the features of pictures. Networks run here, other features in Transform.
         text_features: name of the features of captions, likewise.
         features_version: of both, so that changed weights lead to new Examples.
@@ -57,7 +59,14 @@ def PairExampleGen(
     """
     features = NetworkFeatures.in_cache(image_features, text_features, features_cache, fingerprint)
     write_examples(
-        beam_pipeline, open_records(source), examples.uri, seed, num_queries or None, num_train or None, features
+        beam_pipeline,
+        open_records(source),
+        examples.uri,
+        seed,
+        num_queries or None,
+        num_train or None,
+        features,
+        protocol,
     )
     with tf.io.gfile.GFile(f"{examples.uri}/{VERSIONS_FILE}", "w") as file:
         file.write(json.dumps(feature_versions(image_features, text_features)))
@@ -74,6 +83,7 @@ def write_examples(
     num_queries: int | None = None,
     num_train: int | None = None,
     features: NetworkFeatures | None = None,
+    protocol: str = "all",
 ) -> None:
     """Writes `uri`/Split-<name>/data_tfrecord-*.gz for the three splits.
 
@@ -81,7 +91,7 @@ def write_examples(
         DataError: if the data are invalid; the message names the file and the record.
     """
     index = reader.index()
-    splits = choose_splits(index, seed, num_queries, num_train)
+    splits = choose_splits(index, seed, num_queries, num_train, protocol)
     if features is not None:
         features = dataclasses.replace(features, num_rows=len(index.ids))
     with beam_pipeline as root:
@@ -99,7 +109,9 @@ def write_examples(
             )
 
 
-def choose_splits(index: RecordIndex, seed: int, num_queries: int | None, num_train: int | None) -> Splits:
+def choose_splits(
+    index: RecordIndex, seed: int, num_queries: int | None, num_train: int | None, protocol: str = "all"
+) -> Splits:
     """The source's official splits, with the training set cut to `num_train`, or else the splits of the seed.
 
     Raises:
@@ -113,7 +125,14 @@ def choose_splits(index: RecordIndex, seed: int, num_queries: int | None, num_tr
             raise DataError(f"`train_pairs` must be in 1..{most} (the official training set). Received: {num_train}.")
         return dataclasses.replace(index.splits, train=index.splits.train[:num_train])
     try:
-        return make_splits(len(index.ids), seed, num_queries=num_queries, num_train=num_train, is_query=index.is_query)
+        return make_splits(
+            len(index.ids),
+            seed,
+            num_queries=num_queries,
+            num_train=num_train,
+            protocol=protocol,
+            is_query=index.is_query,
+        )
     except ValueError as error:
         raise DataError(f"The data cannot be split, or a split would be empty: {error}") from error
 

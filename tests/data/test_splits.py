@@ -1,10 +1,12 @@
+import argparse
 from typing import Any
 
 import numpy as np
 import pytest
 
+from cmimh_tf import command_line
 from cmimh_tf.data import PairedData, Splits, make_splits
-from cmimh_tf.data.splits import split_data
+from cmimh_tf.data.splits import PROTOCOLS, split_data
 
 
 def test_the_rule_on_a_literal_permutation() -> None:
@@ -21,7 +23,7 @@ def test_the_rule_on_a_literal_permutation() -> None:
     [
         (8, (1, 7, 7)),
         (1903, (237, 1666, 1666)),
-        (18020, (2000, 16020, 5000)),
+        (18020, (2000, 16020, 16020)),
     ],
 )
 def test_default_sizes(num_items: int, sizes: tuple[int, int, int]) -> None:
@@ -29,9 +31,28 @@ def test_default_sizes(num_items: int, sizes: tuple[int, int, int]) -> None:
     assert (len(splits.query), len(splits.database), len(splits.train)) == sizes
 
 
+def test_the_paper_trains_on_5000_pairs_at_most() -> None:
+    assert len(make_splits(18020, 0, protocol="paper").train) == 5000
+    assert len(make_splits(1903, 0, protocol="paper").train) == 1666
+    assert len(make_splits(18020, 0, protocol="paper", num_train=9000).train) == 9000
+    is_query = np.arange(18020) < 100
+    assert len(make_splits(18020, 0, protocol="paper", is_query=is_query).train) == 5000
+    # An official training set is used whole.
+    is_train = np.arange(18020) >= 8020
+    assert len(make_splits(18020, 0, protocol="paper", is_query=is_query, is_train=is_train).train) == 10_000
+
+
+def test_the_flags_offer_the_protocols() -> None:
+    parser = argparse.ArgumentParser()
+    command_line.add_split_flags(parser)
+    for protocol in PROTOCOLS:
+        assert parser.parse_args(["--protocol", protocol]).protocol == protocol
+    assert parser.parse_args([]).protocol == "all"
+
+
 def test_the_protocol_of_the_paired_benchmark() -> None:
     permutation = np.random.default_rng(1).permutation(18020)
-    splits = make_splits(18020, 1)
+    splits = make_splits(18020, 1, protocol="paper")
     np.testing.assert_array_equal(splits.query, permutation[:2000])
     np.testing.assert_array_equal(splits.database, permutation[2000:])
     np.testing.assert_array_equal(splits.train, permutation[2000:7000])
@@ -78,6 +99,7 @@ def test_data_with_official_splits_are_split_so() -> None:
             r"`num_items` must be an integer, at least 2\. Received: num_items=1\.",
         ),
         ({"num_items": 7}, ValueError, r"`num_items` must be at least 8 unless `num_queries` is given\."),
+        ({"protocol": "half"}, ValueError, r"`protocol` must be one of all, paper\. Received: protocol='half'\."),
         ({"num_items": 10.0}, TypeError, r"`num_items` must be an integer"),
         ({"seed": -1}, ValueError, r"`seed` must be an integer, at least 0\. Received: seed=-1\."),
         ({"seed": None}, TypeError, r"`seed` must be an integer, at least 0\. Received: seed=None\."),

@@ -126,7 +126,7 @@ def search_flags(data, out):
     return argparse.Namespace(
         data=str(data), out=out, preset="smoke", bits=None, epochs=None, seed=None, set=[], trials=3, folds=1,
         trial_share=0.3, algorithm="random", objective=None, weights=None, tune_also=[], grid_points=5, queries=None,
-        train_pairs=None, workers=1,
+        train_pairs=None, protocol="all", workers=1,
     )  # fmt: skip
 
 
