@@ -176,7 +176,9 @@ def check_labels(values: Any, num_rows: int, first_row: int = 0) -> Rows:
     wrong = np.argwhere((array != 0) & (array != 1))
     if len(wrong):
         row, column = wrong[0]
-        raise ValueError(f"`labels` must be 0 or 1. Received: labels[{first_row + row}, {column}]={array[row, column]}.")
+        raise ValueError(
+            f"`labels` must be 0 or 1. Received: labels[{first_row + row}, {column}]={array[row, column]}."
+        )
     return array.astype(np.uint8)
 
 
