@@ -67,15 +67,20 @@ def folder(tmp_path_factory):
     return path
 
 
-@pytest.mark.e2e
-def test_killed_run_resumes_pushes_and_serves_the_trainers_codes(folder):
+@pytest.fixture(scope="module")
+def resumed(folder):
+    """A run that was killed while it trained, and then run again."""
     said = kill_in_training(folder)
     assert outcomes(said)["Transform"] == "run", said
     assert "Trainer" not in outcomes(said)
     assert not (folder / "root" / "serving_model").exists()
-
     resumed = run(folder)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    return resumed
+
+
+@pytest.mark.e2e
+def test_killed_run_resumes_pushes_and_serves_the_trainers_codes(folder, resumed):
     told = outcomes(resumed.stdout)
     assert [told[name] for name in ("PairExampleGen", "StatisticsGen", "Transform", "Trainer")] == [
         "cached", "cached", "cached", "run"
@@ -166,7 +171,7 @@ def run_in_process(folder, monkeypatch, capfd, *flags):
 
 @pytest.mark.e2e
 @pytest.mark.filterwarnings("ignore")
-def test_better_model_replaces_the_baseline_and_ruined_one_does_not(folder, monkeypatch, capfd):
+def test_better_model_replaces_the_baseline_and_ruined_one_does_not(folder, resumed, monkeypatch, capfd):
     versions, indexes = folder / "root" / "serving_model" / "cmimh", folder / "root" / "index"
     published = (indexes / "1" / "current.json").stat().st_mtime_ns
     # All is cached, but a version that is gone must come back before it is said to be there.
@@ -194,7 +199,7 @@ def test_better_model_replaces_the_baseline_and_ruined_one_does_not(folder, monk
 
 @pytest.mark.e2e
 @pytest.mark.filterwarnings("ignore")
-def test_tuned_run_trains_with_the_best_weights_found(folder, monkeypatch, capfd):
+def test_tuned_run_trains_with_the_best_weights_found(folder, resumed, monkeypatch, capfd):
     code, said = run_in_process(folder, monkeypatch, capfd, "--tune", "2", "--set", "loss.balance_weight=0.2")
     assert code in (0, 3), said  # Whether it beats the blessed model is not the question here.
     told = outcomes(said)
