@@ -30,7 +30,9 @@ class LossConfig:
     Attributes:
         cross_decoders: the networks of cross reconstruction: "separate", as in the paper, or the modality's own
             decoder, "shared", which aligns the two codes.
-        critic_inputs: the critic's inputs, "probs" or sampled "codes".
+        reconstruction_reduction: "sum" or "mean" of the squared error over the dimensions of the features.
+        modality_gap_reduction: "sum" or "mean" of the divergence over bits.
+        critic_inputs: the critic's inputs: "probs", "signed_probs" (2 probs - 1), or sampled "codes".
         critic_samples: number of sampled pairs of codes when `critic_inputs` is "codes".
         critic_negatives: "all" off-diagonal pairs of the batch, or one "shuffle" of it.
         scale_by_code_length: multiplies the weights of the terms that sum over bits by 32 / code_length.
@@ -38,6 +40,8 @@ class LossConfig:
     """
 
     cross_decoders: str = "shared"
+    reconstruction_reduction: str = "sum"
+    modality_gap_reduction: str = "sum"
     critic_inputs: str = "probs"
     critic_samples: int = 1
     critic_negatives: str = "all"
@@ -60,19 +64,24 @@ class NetworkConfig:
 
     Attributes:
         hidden_units: hidden layers of encoders and decoders.
-        critic_units: hidden layers of the critic's two networks and of the discriminators.
+        critic_units: hidden layers of the critic's networks and of the discriminators.
+        critic_networks: "separate" for each modality, or one "shared" by both, so that only equal bits score high.
         critic_embedding_units: width of the space in which the critic multiplies.
         logit_limit: logits are clipped to [-logit_limit, logit_limit]; null leaves them free.
         input_noise: norm of the noise that a training step adds to an encoder's features, relative to their own.
         input_norm: root-mean-square norm to which centred features are scaled; null trains on them as they are.
+        initializer: of all weights: "glorot" (uniform, with biases of 0), or "pytorch", PyTorch's default, uniform
+            within 1 / sqrt(inputs) for weights and biases.
     """
 
     hidden_units: tuple[int, ...] = (1024, 1024)
     critic_units: tuple[int, ...] = (512, 512)
     critic_embedding_units: int = 512
+    critic_networks: str = "separate"
     logit_limit: float | None = 5.0
     input_noise: float = 0.7
     input_norm: float | None = 10.0
+    initializer: str = "glorot"
 
 
 @dataclass(frozen=True)
@@ -131,8 +140,12 @@ class TrainingConfig:
 
 _CHOICES = {
     "loss.cross_decoders": ("separate", "shared"),
-    "loss.critic_inputs": ("probs", "codes"),
+    "loss.reconstruction_reduction": ("sum", "mean"),
+    "loss.modality_gap_reduction": ("sum", "mean"),
+    "loss.critic_inputs": ("probs", "signed_probs", "codes"),
     "loss.critic_negatives": ("all", "shuffle"),
+    "network.critic_networks": ("separate", "shared"),
+    "network.initializer": ("glorot", "pytorch"),
     "optimizer.schedule": ("constant", "cosine"),
 }
 _POSITIVE = {

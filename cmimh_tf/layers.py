@@ -7,6 +7,7 @@ this to decide the sign of logits that float32 cannot tell from 0.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -15,6 +16,9 @@ import tensorflow as tf
 
 from cmimh_tf.ops import inward_clip
 from cmimh_tf.stored_rows import Rows, read_blocks
+
+# Kernels and biases of an MLP draw from different seeds.
+_BIAS_SEED = 20
 
 
 @keras.saving.register_keras_serializable(package="cmimh_tf")
@@ -40,19 +44,30 @@ class MLP(keras.layers.Layer):
         hidden_units: the widths of the hidden layers.
         output_units: the width of the output.
         activation: the name of a Keras activation.
-        seed: seed of the Glorot-uniform initialisation.
+        seed: seed of the initialisation.
+        initializer: "glorot", uniform with biases of 0, or "pytorch", PyTorch's default: weights and biases uniform
+            within 1 / sqrt(inputs).
 
     Example:
         >>> MLP((1024, 1024), 32, "relu", seed=0)(tf.zeros([8, 500])).shape
         TensorShape([8, 32])
     """
 
-    def __init__(self, hidden_units: Sequence[int], output_units: int, activation: str, seed: int, **kwargs: Any):
+    def __init__(
+        self,
+        hidden_units: Sequence[int],
+        output_units: int,
+        activation: str,
+        seed: int,
+        initializer: str = "glorot",
+        **kwargs: Any,
+    ):
         super().__init__(autocast=False, **kwargs)
         self.hidden_units = tuple(hidden_units)
         self.output_units = output_units
         self.activation = activation
         self.seed = seed
+        self.initializer = initializer
         widths = (*self.hidden_units, output_units)
         self.denses = [
             Dense(
@@ -66,7 +81,11 @@ class MLP(keras.layers.Layer):
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         shape = tuple(input_shape)
-        for dense in self.denses:
+        for position, dense in enumerate(self.denses):
+            if self.initializer == "pytorch":
+                limit, seed = shape[-1] ** -0.5, self.seed + position
+                dense.kernel_initializer = keras.initializers.RandomUniform(-limit, limit, seed=seed)
+                dense.bias_initializer = keras.initializers.RandomUniform(-limit, limit, seed=seed + _BIAS_SEED)
             dense.build(shape)
             shape = (*shape[:-1], dense.units)
         self.built = True
@@ -85,6 +104,7 @@ class MLP(keras.layers.Layer):
             "output_units": self.output_units,
             "activation": self.activation,
             "seed": self.seed,
+            "initializer": self.initializer,
         }
 
 
@@ -175,21 +195,42 @@ class Discriminator(MLP):
 class Critic(keras.layers.Layer):
     """T(a, b) = phi_image(a) . phi_text(b): two networks score all pairs of a batch with one matrix product.
 
+    Separate networks can translate between codes that agree in no bit. With one network for both modalities,
+    phi_image = phi_text, equal codes score |phi(a)|^2.
+
     Args:
         hidden_units: the widths of the hidden layers of both networks.
         embedding_units: the width of the space in which the product is taken.
         seed: seed of the initialisation.
+        networks: "separate", or one network "shared" by both modalities.
+        initializer: as of `MLP`.
     """
 
-    def __init__(self, hidden_units: Sequence[int], embedding_units: int, seed: int = 0, **kwargs: Any):
+    def __init__(
+        self,
+        hidden_units: Sequence[int],
+        embedding_units: int,
+        seed: int = 0,
+        networks: str = "separate",
+        initializer: str = "glorot",
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
-        self.options = {"hidden_units": tuple(hidden_units), "embedding_units": embedding_units, "seed": seed}
-        self.image_network = MLP(hidden_units, embedding_units, "leaky_relu", seed, name="image_network")
-        self.text_network = MLP(hidden_units, embedding_units, "leaky_relu", seed + 50, name="text_network")
+        self.options = {
+            "hidden_units": tuple(hidden_units), "embedding_units": embedding_units, "seed": seed,
+            "networks": networks, "initializer": initializer,
+        }  # fmt: skip
+        mlp = partial(MLP, hidden_units, embedding_units, "leaky_relu", initializer=initializer)
+        if networks == "shared":
+            self.image_network = self.text_network = mlp(seed, name="network")
+        else:
+            self.image_network = mlp(seed, name="image_network")
+            self.text_network = mlp(seed + 50, name="text_network")
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         self.image_network.build(input_shape)
-        self.text_network.build(input_shape)
+        if self.text_network is not self.image_network:
+            self.text_network.build(input_shape)
         self.built = True
 
     def call(self, image_codes: tf.Tensor, text_codes: tf.Tensor) -> tf.Tensor:

@@ -11,7 +11,11 @@ import tensorflow as tf
 
 
 def reconstruction(
-    image_targets: tf.Tensor, image_from_image: tf.Tensor, text_targets: tf.Tensor, text_from_text: tf.Tensor
+    image_targets: tf.Tensor,
+    image_from_image: tf.Tensor,
+    text_targets: tf.Tensor,
+    text_from_text: tf.Tensor,
+    reduction: str = "sum",
 ) -> tf.Tensor:
     """L_rec, the bound on I(x; h): how well each modality is decoded from its own code.
 
@@ -23,15 +27,21 @@ def reconstruction(
         image_from_image: [B, image_units] tensor, decoded from the image code.
         text_targets: [B, text_units] tensor.
         text_from_text: [B, text_units] tensor, decoded from the text code.
+        reduction: "sum" or "mean" over dimensions.
 
     Returns:
         A scalar, at least 0.
     """
-    return squared_error(image_targets, image_from_image) + squared_error(text_targets, text_from_text)
+    image = squared_error(image_targets, image_from_image, reduction)
+    return image + squared_error(text_targets, text_from_text, reduction)
 
 
 def cross_reconstruction(
-    image_targets: tf.Tensor, image_from_text: tf.Tensor, text_targets: tf.Tensor, text_from_image: tf.Tensor
+    image_targets: tf.Tensor,
+    image_from_text: tf.Tensor,
+    text_targets: tf.Tensor,
+    text_from_image: tf.Tensor,
+    reduction: str = "sum",
 ) -> tf.Tensor:
     """L_cross, the bound on I(x_image; h_text) + I(x_text; h_image): each modality decoded from the other's code.
 
@@ -40,11 +50,13 @@ def cross_reconstruction(
         image_from_text: [B, image_units] tensor, decoded from the text code.
         text_targets: [B, text_units] tensor.
         text_from_image: [B, text_units] tensor, decoded from the image code.
+        reduction: "sum" or "mean" over dimensions.
 
     Returns:
         A scalar, at least 0.
     """
-    return squared_error(image_targets, image_from_text) + squared_error(text_targets, text_from_image)
+    image = squared_error(image_targets, image_from_text, reduction)
+    return image + squared_error(text_targets, text_from_image, reduction)
 
 
 def mutual_information(critic_scores: tf.Tensor, critic_negatives: tf.Tensor) -> tf.Tensor:
@@ -66,8 +78,8 @@ def mutual_information(critic_scores: tf.Tensor, critic_negatives: tf.Tensor) ->
     return 2.0 * math.log(2.0) - joint - tf.math.divide_no_nan(marginal, tf.reduce_sum(critic_negatives))
 
 
-def modality_gap(image_logits: tf.Tensor, text_logits: tf.Tensor) -> tf.Tensor:
-    """D_SKL, the symmetric KL divergence between the two code distributions, summed over bits, averaged over the batch.
+def modality_gap(image_logits: tf.Tensor, text_logits: tf.Tensor, reduction: str = "sum") -> tf.Tensor:
+    """D_SKL, the symmetric KL divergence between the two code distributions, averaged over the batch.
 
     For Bernoulli distributions KL(p || q) + KL(q || p) = (p - q)(logit p - logit q), which needs no logarithm of a
     probability.
@@ -75,12 +87,13 @@ def modality_gap(image_logits: tf.Tensor, text_logits: tf.Tensor) -> tf.Tensor:
     Args:
         image_logits: [B, L] tensor.
         text_logits: [B, L] tensor.
+        reduction: "sum" over bits, as in the paper, or "mean".
 
     Returns:
         A scalar, at least 0.
     """
     difference = tf.sigmoid(image_logits) - tf.sigmoid(text_logits)
-    return tf.reduce_mean(tf.reduce_sum(difference * (image_logits - text_logits), axis=1))
+    return tf.reduce_mean(_reduced(difference * (image_logits - text_logits), reduction))
 
 
 def independence(image_joint_logits: tf.Tensor, text_joint_logits: tf.Tensor) -> tf.Tensor:
@@ -135,9 +148,14 @@ def discriminator(
     return image + binary_cross_entropy(text_joint_logits, text_shuffled_logits)
 
 
-def squared_error(targets: tf.Tensor, reconstructed: tf.Tensor) -> tf.Tensor:
-    """The squared error summed over dimensions and averaged over the batch, a scalar."""
-    return tf.reduce_mean(tf.reduce_sum(tf.math.squared_difference(targets, reconstructed), axis=1))
+def squared_error(targets: tf.Tensor, reconstructed: tf.Tensor, reduction: str = "sum") -> tf.Tensor:
+    """The squared error, "sum" or "mean" over dimensions, averaged over the batch, a scalar."""
+    return tf.reduce_mean(_reduced(tf.math.squared_difference(targets, reconstructed), reduction))
+
+
+def _reduced(values: tf.Tensor, reduction: str) -> tf.Tensor:
+    """[B, units] -> [B]."""
+    return tf.reduce_mean(values, axis=1) if reduction == "mean" else tf.reduce_sum(values, axis=1)
 
 
 def binary_cross_entropy(positive_logits: tf.Tensor, negative_logits: tf.Tensor) -> tf.Tensor:

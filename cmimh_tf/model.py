@@ -147,7 +147,7 @@ class CMIMH(keras.Model):
 
     def _make_networks(self) -> None:
         network, bits = self.config.network, self.config.code_length
-        hidden = network.hidden_units
+        hidden, initializer = network.hidden_units, network.initializer
         needed = self._needed_tensors()
         needs_own = bool(needed & {"image_from_image", "text_from_text"})
         needs_cross = bool(needed & {"image_from_text", "text_from_image"})
@@ -157,21 +157,33 @@ class CMIMH(keras.Model):
             seed = 1000 * self.config.seed + 100 * position
             self.scalers[name] = FeatureScaler(network.input_norm or 1.0, name=f"{name}_scaler")
             self.encoders[name] = Encoder(
-                hidden, bits, network.logit_limit, network.input_noise, seed + 100, name=f"{name}_encoder"
+                hidden,
+                bits,
+                network.logit_limit,
+                network.input_noise,
+                seed + 100,
+                initializer=initializer,
+                name=f"{name}_encoder",
             )
+            decoder = partial(Decoder, hidden[::-1], self._units(name), initializer=initializer)
             if needs_own or shared:
-                self.decoders[name] = Decoder(hidden[::-1], self._units(name), seed + 300, name=f"{name}_decoder")
+                self.decoders[name] = decoder(seed + 300, name=f"{name}_decoder")
             if needs_cross and not shared:
-                self.cross_decoders[name] = Decoder(
-                    hidden[::-1], self._units(name), seed + 500, name=f"cross_{name}_decoder"
-                )
+                self.cross_decoders[name] = decoder(seed + 500, name=f"cross_{name}_decoder")
             if needed & {"image_joint_logits", "text_joint_logits"}:
                 self.discriminators[name] = Discriminator(
-                    network.critic_units, seed + 700, name=f"{name}_discriminator"
+                    network.critic_units, seed + 700, initializer=initializer, name=f"{name}_discriminator"
                 )
         if "critic_scores" in needed:
             seed = 1000 * self.config.seed + 900
-            self.critic = Critic(network.critic_units, network.critic_embedding_units, seed, name="critic")
+            self.critic = Critic(
+                network.critic_units,
+                network.critic_embedding_units,
+                seed,
+                network.critic_networks,
+                initializer,
+                name="critic",
+            )
 
     def _needed_tensors(self) -> set[str]:
         return {tensor for term in self.terms for tensor in term.tensors}
@@ -277,7 +289,7 @@ class CMIMH(keras.Model):
             tensors.update(self._critic_scores(tensors, seeds[2:4]))
         if self.discriminators:
             tensors.update(self._discriminator_logits(tensors, seeds[4:6]))
-        losses = {term.name: term.function(**{name: tensors[name] for name in term.tensors}) for term in self.terms}
+        losses = {term.name: term.value(tensors, self.config.loss) for term in self.terms}
         if self.discriminators:
             suffixes = ("joint_logits", "shuffled_logits")
             logits = {f"{name}_{suffix}": tensors[f"{name}_{suffix}"] for name in MODALITIES for suffix in suffixes}
@@ -312,8 +324,11 @@ class CMIMH(keras.Model):
         """The critic's scores of all pairs, and which of them are negatives."""
         options = self.config.loss
         assert self.critic is not None
-        if options.critic_inputs == "probs":
-            scores = [self.critic(tensors["image_probs"], tensors["text_probs"])]
+        if options.critic_inputs != "codes":
+            inputs = [tensors[f"{name}_probs"] for name in MODALITIES]
+            if options.critic_inputs == "signed_probs":
+                inputs = [2.0 * probs - 1.0 for probs in inputs]
+            scores = [self.critic(*inputs)]
         else:
             image_seeds, text_seeds = (tf.unstack(tf.random.split(seed, num=options.critic_samples)) for seed in seeds)
             scores = [

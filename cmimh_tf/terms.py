@@ -58,6 +58,7 @@ class Term:
         sign: 1 if the term is minimised, -1 if it is maximised.
         sums_over_bits: whether the term grows with the code length, so that `loss.scale_by_code_length` applies.
         warmup: the key of the loss configuration with the steps over which the weight rises from 0, or None.
+        reduction: the key of the loss configuration with the function's `reduction`, or None if it has none.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Term:
     sign: int = 1
     sums_over_bits: bool = False
     warmup: str | None = None
+    reduction: str | None = None
 
     @property
     def weight_key(self) -> str:
@@ -82,12 +84,28 @@ class Term:
     @property
     def tensors(self) -> tuple[str, ...]:
         """The names of the tensors that the function takes."""
-        return tuple(inspect.signature(self.function).parameters)
+        return tuple(name for name in inspect.signature(self.function).parameters if name != "reduction")
+
+    def value(self, tensors: Mapping[str, Any], options: LossConfig) -> Any:
+        """The unweighted term, a scalar tensor."""
+        reduction = {"reduction": getattr(options, self.reduction)} if self.reduction else {}
+        return self.function(**{name: tensors[name] for name in self.tensors}, **reduction)
+
+    def scales_with_code_length(self, options: LossConfig) -> bool:
+        """Whether the weight is multiplied by 32 / code length."""
+        is_mean = self.reduction is not None and getattr(options, self.reduction) == "mean"
+        return self.sums_over_bits and options.scale_by_code_length and not is_mean
 
 
 TERMS: tuple[Term, ...] = (
-    Term("reconstruction", "L_rec", "reconstruction", weight=1.0),
-    Term("cross_reconstruction", "L_cross", "cross reconstruction", weight=1.0),
+    Term("reconstruction", "L_rec", "reconstruction", weight=1.0, reduction="reconstruction_reduction"),
+    Term(
+        "cross_reconstruction",
+        "L_cross",
+        "cross reconstruction",
+        weight=1.0,
+        reduction="reconstruction_reduction",
+    ),
     Term("mutual_information", "I_JS", "mutual information (JS)", weight=40.0, weight_symbol="λ1", sign=-1),
     Term(
         "modality_gap",
@@ -97,6 +115,7 @@ TERMS: tuple[Term, ...] = (
         weight_symbol="λ2",
         sums_over_bits=True,
         warmup="modality_gap_warmup_steps",
+        reduction="modality_gap_reduction",
     ),
     Term("independence", "L_ind", "independence (TC)", weight=2.5, weight_symbol="λ3", sums_over_bits=True),
     Term("balance", "L_bal", "balance", weight=0.01, weight_symbol="λ4", sums_over_bits=True),
@@ -125,7 +144,7 @@ def weighted_sum(losses: Mapping[str, Any], options: LossConfig, code_length: in
     products = []
     for term in active_terms(options):
         weight = term.sign * options.weight(term.name)
-        if term.sums_over_bits and options.scale_by_code_length:
+        if term.scales_with_code_length(options):
             weight *= REFERENCE_CODE_LENGTH / code_length
         warmup_steps = getattr(options, term.warmup) if term.warmup else 0
         if warmup_steps:
@@ -141,7 +160,7 @@ def equation(options: LossConfig) -> str:
         weight = options.weight(term.name)
         sign = "-" if term.sign < 0 else "+"
         product = term.symbol if weight == 1.0 else f"{weight:g} {term.symbol}"
-        if term.sums_over_bits and options.scale_by_code_length:
+        if term.scales_with_code_length(options):
             product = f"{weight:g} ({REFERENCE_CODE_LENGTH}/L) {term.symbol}"
         parts.append(f" {sign} {product}" if parts else (f"-{product}" if sign == "-" else product))
     return "".join(parts)

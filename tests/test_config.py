@@ -72,7 +72,9 @@ def test_overrides_from_arguments_and_file(tmp_path):
         ("training.epochs=0", ValueError, "`training.epochs` must be positive"),
         ("training.batch_size=1", ValueError, "`training.batch_size` must be at least 2"),
         ("loss.scale_by_code_length=1", TypeError, "`loss.scale_by_code_length` must be of type bool"),
-        ("loss.critic_inputs=logits", ValueError, "must be one of probs, codes"),
+        ("loss.critic_inputs=logits", ValueError, "must be one of probs, signed_probs, codes"),
+        ("loss.modality_gap_reduction=max", ValueError, "`loss.modality_gap_reduction` must be one of sum, mean"),
+        ("network.initializer=he", ValueError, "`network.initializer` must be one of glorot, pytorch"),
         ("network.hidden_units=[1024, 0]", ValueError, "`network.hidden_units` must be positive"),
         ("network.hidden_units=[]", TypeError, "`network.hidden_units` must be of type"),
         (

@@ -116,5 +116,31 @@ def test_critic_multiplies_the_embeddings_of_its_two_networks(features):
     np.testing.assert_allclose(scores, embeddings[0] @ embeddings[1].T, rtol=1e-5, atol=1e-6)
 
 
+def test_scores_of_a_shared_critic_are_symmetric(features):
+    critic = Critic((5,), 4, seed=0, networks="shared")
+    scores = critic(features[:4], features[4:]).numpy()
+    np.testing.assert_allclose(scores, critic(features[4:], features[:4]).numpy().T, rtol=1e-5)
+    # Equal codes score |phi|^2, and there is one network to train.
+    embedded = critic.image_network(features).numpy()
+    np.testing.assert_allclose(np.diag(critic(features, features)), np.sum(embedded**2, axis=1), rtol=1e-5)
+    assert len(critic.trainable_variables) == len(critic.image_network.trainable_variables) == 4
+    separate = Critic((5,), 4, seed=0)
+    assert not np.allclose(separate(features, features), separate(features, features).numpy().T)
+
+
+def test_pytorch_initialisation_is_uniform_within_one_over_the_root_of_the_inputs():
+    network = MLP((300,), 200, "relu", seed=0, initializer="pytorch")
+    network.build((None, 400))
+    for dense, inputs in zip(network.denses, (400, 300), strict=True):
+        for values in (dense.kernel.numpy(), dense.bias.numpy()):
+            assert 0.95 < np.abs(values).max() * inputs**0.5 <= 1.0
+            # A uniform distribution on [-a, a] has a deviation of a / sqrt(3).
+            assert values.std() * (3 * inputs) ** 0.5 == pytest.approx(1.0, abs=0.15)
+    assert not np.allclose(network.denses[0].bias, network.denses[0].kernel[0])
+    again = MLP.from_config(network.get_config())
+    again.build((None, 400))
+    np.testing.assert_array_equal(again.denses[1].bias, network.denses[1].bias)
+
+
 def test_discriminator_gives_one_logit_per_row(features):
     assert Discriminator((5,), seed=0)(features).shape == (6, 1)

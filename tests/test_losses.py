@@ -37,6 +37,24 @@ def test_reconstruction_sums_over_dimensions_and_modalities_and_averages_over_ro
     assert losses.reconstruction(image, image, text, text).numpy() == 0.0
 
 
+@pytest.mark.parametrize("term", [losses.reconstruction, losses.cross_reconstruction])
+def test_mean_reconstruction_divides_each_modality_by_its_own_width(term):
+    generator = np.random.default_rng(0)
+    image, image_found, text, text_found = (
+        tf.constant(generator.normal(size=(4, width)), tf.float32) for width in (7, 7, 3, 3)
+    )
+    image_sum = term(image, image_found, text, text).numpy()
+    text_sum = term(image, image, text, text_found).numpy()
+    mean = term(image, image_found, text, text_found, reduction="mean").numpy()
+    assert mean == pytest.approx(image_sum / 7 + text_sum / 3)
+
+
+def test_mean_modality_gap_is_the_sum_divided_by_the_code_length():
+    image, text = (tf.constant(np.random.default_rng(seed).normal(size=(4, 16)), tf.float32) for seed in (0, 1))
+    mean = losses.modality_gap(image, text, reduction="mean").numpy()
+    assert mean == pytest.approx(losses.modality_gap(image, text).numpy() / 16)
+
+
 def test_mutual_information_of_a_constant_critic_is_zero():
     assert mutual_information(np.zeros((8, 8))) == pytest.approx(0.0, abs=1e-6)
 

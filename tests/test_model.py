@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from cmimh_tf.config import get_preset
+from cmimh_tf.losses import mutual_information
 from cmimh_tf.model import CMIMH
 from cmimh_tf.overrides import override
 
@@ -163,6 +164,37 @@ def test_critic_variants_train(batch, samples, negatives):
     assert np.isfinite(model.train_step(batch)["mutual_information"].numpy())
     for old, new in zip(before, weights_of([model.critic, model.encoders["image"]]), strict=True):
         assert (old != new).any()
+
+
+def test_signed_probs_enter_the_critic_as_twice_the_probs_minus_one(batch):
+    model = make_model(loss__critic_inputs="signed_probs")
+    outputs = model(batch)
+    scores = model.critic(*(2.0 * outputs[f"{name}_probs"] - 1.0 for name in ("image", "text")))
+    expected = mutual_information(scores[None], 1.0 - tf.eye(ROWS)).numpy()
+    losses = model.compute_losses(batch, training=False)
+    assert losses["mutual_information"].numpy() == pytest.approx(expected, rel=1e-4)
+
+
+def test_readings_of_the_paper_train_save_and_load(batch, tmp_path):
+    model = make_model(
+        loss__reconstruction_reduction="mean", loss__modality_gap_reduction="mean", network__critic_networks="shared",
+        network__initializer="pytorch",
+    )  # fmt: skip
+    assert len(model.variable_groups()["critic"]) == 6
+    before = [variable.numpy() for variable in model.trainable_variables]
+    model.train_step(batch)
+    for old, variable in zip(before, model.trainable_variables, strict=True):
+        assert (old != variable.numpy()).any(), variable.path
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.config == model.config
+    for old, new in zip(model.trainable_variables, loaded.trainable_variables, strict=True):
+        np.testing.assert_array_equal(old.numpy(), new.numpy())
+    losses, summed = (
+        make_model(loss__reconstruction_reduction=reduction).compute_losses(batch, training=False)
+        for reduction in ("mean", "sum")
+    )
+    assert losses["reconstruction"] < summed["reconstruction"] / TEXT_UNITS
 
 
 def test_more_critic_samples_vary_less_between_steps(batch):

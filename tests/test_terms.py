@@ -1,5 +1,6 @@
 """The table of terms drives configuration, sum, trackers and printed equation."""
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,8 @@ def test_every_term_has_a_function_of_its_name_with_known_tensors_and_a_weight()
         assert set(term.tensors) <= set(TENSORS)
         assert fields[term.weight_key].default == term.weight
         assert term.warmup is None or term.warmup in fields
+        assert term.reduction is None or term.reduction in fields
+        assert (term.reduction is None) == ("reduction" not in inspect.signature(term.function).parameters)
 
 
 def test_names_symbols_and_titles_are_unique():
@@ -76,6 +79,15 @@ def test_weighted_sum_by_hand():
     # 64 bits halve the terms that sum over bits; after 1 of 4 warm-up steps the gap has a quarter of its weight.
     expected = 1.0 + 0.2 * 10.0 - 2.0 * 0.5 + 0.5 * (0.25 * 3.0 * 2.0 + 0.5 * 4.0 + 0.7 * 8.0)
     assert weighted_sum(values, loss, 64, tf.constant(1)).numpy() == pytest.approx(expected)
+
+
+def test_a_mean_over_bits_is_not_scaled_by_the_code_length():
+    loss = LossConfig(mutual_information_weight=0.0, modality_gap_weight=3.0, modality_gap_reduction="mean",
+                      independence_weight=0.5, balance_weight=0.0, cross_reconstruction_weight=0.0,
+                      modality_gap_warmup_steps=0)  # fmt: skip
+    values = {"reconstruction": tf.constant(1.0), "modality_gap": tf.constant(2.0), "independence": tf.constant(4.0)}
+    assert weighted_sum(values, loss, 64, tf.constant(0)).numpy() == pytest.approx(1.0 + 3.0 * 2.0 + 0.5 * 0.5 * 4.0)
+    assert equation(loss) == "L_rec + 3 D_SKL + 0.5 (32/L) L_ind"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cmimh_tf import command_line
 from cmimh_tf.config import PRESETS
-from cmimh_tf.experiments import EXPERIMENTS
+from cmimh_tf.experiments import BASE_PRESETS, EXPERIMENTS
 
 _EPILOG = (
     "experiments:\n"
@@ -45,7 +45,11 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", metavar="M", help="compare only these methods")
     parser.add_argument("--queries", type=int, metavar="N", help="size of the query set")
     parser.add_argument("--train-pairs", type=int, metavar="N", help="size of the training set")
-    parser.add_argument("--preset", choices=list(PRESETS), default="default", help="configuration of CMIMH")
+    parser.add_argument(
+        "--preset",
+        choices=list(PRESETS),
+        help="configuration of CMIMH (default: default; mirflickr25k for paper-regime)",
+    )
     parser.add_argument("--epochs", type=int, metavar="N", help="number of epochs of CMIMH")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change the configuration of CMIMH (repeatable)"
@@ -73,7 +77,8 @@ def run_experiment(arguments: argparse.Namespace) -> int:
     if arguments.jobs is not None and arguments.jobs < 1:
         raise ValueError(f"`--jobs` must be at least 1. Received: --jobs {arguments.jobs}.")
     # Code length and seed belong to the cells; config_from_flags expects single values.
-    flags = argparse.Namespace(**{**vars(arguments), "bits": None, "seed": 0})
+    preset = arguments.preset or BASE_PRESETS.get(arguments.name, "default")
+    flags = argparse.Namespace(**{**vars(arguments), "bits": None, "seed": 0, "preset": preset})
     config = command_line.config_from_flags(flags)
     choices = arguments.bits, arguments.seeds, arguments.methods, arguments.queries, arguments.train_pairs
     check_choices(*choices)
@@ -103,11 +108,14 @@ def run_experiment(arguments: argparse.Namespace) -> int:
     jobs = arguments.jobs or default_jobs(data.num_bytes)
     threads = threads_per_job(jobs)
     print(f"{experiment.title}: {data.title}, {jobs} at a time, results in {out / experiment.name}")
-    failures = run_cells(
-        experiment.cells, store, lambda: Worker(data.name, store, threads), jobs, CellProgress(experiment.names)
-    )
+    while True:
+        progress = CellProgress(experiment.names)
+        failures = run_cells(experiment.cells, store, lambda: Worker(data.name, store, threads), jobs, progress)
+        by_cell = {cell: result for cell in experiment.cells if (result := store.load(cell)) is not None}
+        if experiment.next_stage is None:
+            break
+        experiment = experiment.next_stage(Results(experiment, by_cell))
 
-    by_cell = {cell: result for cell in experiment.cells if (result := store.load(cell)) is not None}
     named = {experiment.names[cell]: error for cell, error in failures.items()}
     command = shlex.join(["python", "-m", "cmimh_tf.experiments", *sys.argv[1:]])
     report = make_report(

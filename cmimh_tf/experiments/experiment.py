@@ -27,11 +27,14 @@ class SplitSetting:
         num_train: size of the training set.
         num_validation: pairs that are neither trained on nor searched. They are the first of the database, or the last
             if the data marks an official training set.
+        search_for: "queries", or "validation" to search for the validation pairs instead, so that nothing is learned
+            about the queries.
     """
 
     num_queries: int | None
     num_train: int
     num_validation: int = 0
+    search_for: str = "queries"
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Cell:
                 "queries": self.split.num_queries,
                 "train": self.split.num_train,
                 "validation": self.split.num_validation,
+                **({} if self.split.search_for == "queries" else {"search_for": self.split.search_for}),
             },
             "config": self.config.to_dict() if self.config is not None else None,
             "data": data_fingerprint,
@@ -188,6 +192,8 @@ class Claim:
         columns: where it must hold; less is better if `best` is "min".
         better_place: selects the points of the better rows, in addition to the place of the column.
         worse_place: likewise of the worse rows.
+        slack: how far the better rows may fall behind, for a statement such as "hardly worse".
+        published: what the paper reports for it. Claims that have it are shown as a table.
     """
 
     text: str
@@ -196,6 +202,8 @@ class Claim:
     columns: Sequence[Column]
     better_place: Place = field(default_factory=dict)
     worse_place: Place = field(default_factory=dict)
+    slack: float = 0.0
+    published: str = ""
 
 
 @dataclass(frozen=True)
@@ -227,6 +235,8 @@ class Experiment:
         contender: the row that is compared with all others for the verdict, or None.
         headline: the columns of that comparison.
         claims: the paper's statements that these cells can confirm or refute.
+        next_stage: makes the experiment that follows from the results of this one, with the points of both; None if
+            there is none.
     """
 
     name: str
@@ -238,6 +248,7 @@ class Experiment:
     contender: str | None = None
     headline: Sequence[Column] = ()
     claims: Sequence[Claim] = ()
+    next_stage: "Callable[[Results], Experiment] | None" = None
 
     @property
     def names(self) -> dict[Cell, str]:

@@ -68,11 +68,12 @@ def split_parts(cell: Cell, data: PairedData) -> Parts:
         splits = split_data(data, cell.seed)
     else:
         splits = make_splits(len(data), cell.seed, num_queries=setting.num_queries)
-    database = splits.database[setting.num_validation :]
+    validation, database = np.split(splits.database, [setting.num_validation])
     if setting.num_queries is None and data.is_train is not None:
         # The database starts with the official training set.
-        database = splits.database[: len(splits.database) - setting.num_validation]
-    splits = Splits(train=database[: setting.num_train], database=database, query=splits.query)
+        database, validation = np.split(splits.database, [len(splits.database) - setting.num_validation])
+    query = validation if setting.search_for == "validation" else splits.query
+    splits = Splits(train=database[: setting.num_train], database=database, query=query)
     return Parts(data.take(splits.train), data.take(splits.query), data.take(splits.database))
 
 

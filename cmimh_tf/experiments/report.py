@@ -12,7 +12,7 @@ from cmimh_tf.config import CMIMHConfig
 from cmimh_tf.experiments.options import DataFacts
 from cmimh_tf.experiments.paper import data_set_of, describe_claims
 from cmimh_tf.experiments.results import Results, describe_verdict
-from cmimh_tf.experiments.tables import TableText, describe_trend, lay_out, lay_out_trend
+from cmimh_tf.experiments.tables import TableText, describe_trend, lay_out, lay_out_claims, lay_out_trend
 from cmimh_tf.files import write_bytes, write_json, write_text
 
 _CURVES = ("precision_at_k", "precision_recall")
@@ -46,7 +46,7 @@ class Report:
     Attributes:
         results: the results.
         facts: how they were made.
-        tables: the tables, then the trends of the paper's tables.
+        tables: the paper's claims, if they have published figures; the tables; the trends of the paper's tables.
         findings: the verdict and the paper's claims, as sentences.
         notes: further remarks, such as warnings of trainings.
     """
@@ -69,7 +69,8 @@ def make_report(results: Results, facts: RunFacts) -> Report:
     if data_set is None:
         laid_out = (lay_out_trend(table, results) for table in results.experiment.tables)
         trends = [trend for trend in laid_out if trend is not None]
-    tables = [table for table in tables if table.rows]
+    verdicts = lay_out_claims(results)
+    tables = [*([verdicts] if verdicts is not None else []), *(table for table in tables if table.rows)]
     findings = [*describe_verdict(results), *map(describe_trend, trends), *describe_claims(results)]
     return Report(results, facts, [*tables, *trends], findings, _notes(results, facts, data_set, bool(trends)))
 

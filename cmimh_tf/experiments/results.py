@@ -198,9 +198,16 @@ def describe_verdict(results: Results) -> list[str]:
     return [f"{contender} is first by at least one deviation in {clear} of {judged} cross-modal cells.", *exceptions]
 
 
-def doubt_about(own: Summary, other: Summary, less_is_better: bool = False) -> str | None:
-    """Why `own` is not clearly better than `other`; None if it is better by at least one deviation."""
-    difference = other.mean - own.mean if less_is_better else own.mean - other.mean
+def doubt_about(own: Summary, other: Summary, less_is_better: bool = False, slack: float = 0.0) -> str | None:
+    """Why `own` is not clearly better than `other`; None if it is better by at least one deviation.
+
+    Args:
+        own: the summary that should be better.
+        other: the one that should be worse.
+        less_is_better: whether a smaller mean is better.
+        slack: added to `own`'s advantage.
+    """
+    difference = (other.mean - own.mean if less_is_better else own.mean - other.mean) + slack
     if difference <= 0:
         return "not first"
     if own.missing or other.missing:

@@ -177,8 +177,7 @@ def ablation(options: Options) -> Experiment:
     bits = options.code_lengths((32, 48))
     for term in _TERMS:
         _base_weight(options, term)
-    variants = {_ablation_row(terms): _without_others(terms) for terms in ABLATION_TERMS}
-    names_in_paper = {_ablation_row(terms): " ".join(_TERMS[term] for term in terms) for terms in ABLATION_TERMS}
+    variants = {ablation_row(terms): without_others(terms) for terms in ABLATION_TERMS}
     about = (
         "The paper's eight combinations of the terms besides reconstruction; mAP@1000. Everything else is as in the "
         "base configuration."
@@ -188,17 +187,17 @@ def ablation(options: Options) -> Experiment:
             " The base configuration also reconstructs each modality from the codes of the other. This aligns the "
             "modalities even without mutual information and modality gap."
         )
-    full = _ablation_row(ABLATION_TERMS[-1])
+    full = ablation_row(ABLATION_TERMS[-1])
     across = task_columns("map_at_1000", CROSS_MODAL_TASKS, bits)
     claims = [
-        Claim(f"Without the {missing}, mAP across modalities drops.", [full], [_ablation_row(terms)], across)
+        Claim(f"Without the {missing}, mAP across modalities drops.", [full], [ablation_row(terms)], across)
         for missing, terms in (("mutual information", ABLATION_TERMS[3]), ("modality gap", ABLATION_TERMS[2]))
     ]
     claims.append(
         Claim(
             "Independence and balance raise mAP across modalities.",
             [full],
-            [_ablation_row(terms) for terms in ABLATION_TERMS[4:7]],
+            [ablation_row(terms) for terms in ABLATION_TERMS[4:7]],
             across,
         )
     )
@@ -207,7 +206,7 @@ def ablation(options: Options) -> Experiment:
         "terms besides reconstruction",
         list(variants),
         task_columns("map_at_1000", TASKS, bits),
-        paper=PaperTable("ablation", full, names_in_paper),
+        paper=ablation_in_paper(),
     )
     points = _variant_points(options, variants, bits)
     return Experiment("ablation", "The terms of the objective", about, points, [table], claims=claims)
@@ -288,10 +287,17 @@ def _base_weight(options: Options, term: str) -> float:
     return base
 
 
-def _ablation_row(terms: Sequence[str]) -> str:
+def ablation_in_paper() -> PaperTable:
+    """The paper's table, with its name of each of our rows."""
+    names = {ablation_row(terms): " ".join(_TERMS[term] for term in terms) for terms in ABLATION_TERMS}
+    return PaperTable("ablation", ablation_row(ABLATION_TERMS[-1]), names)
+
+
+def ablation_row(terms: Sequence[str]) -> str:
+    """The label of a combination of terms."""
     return "all four" if len(terms) == len(_TERMS) else " + ".join(term.replace("_", " ") for term in terms)
 
 
-def _without_others(terms: Sequence[str]) -> dict[str, float]:
+def without_others(terms: Sequence[str]) -> dict[str, float]:
     """Sets the weights of all other terms to 0."""
     return {f"loss.{term}_weight": 0.0 for term in _TERMS if term not in terms}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from cmimh_tf.experiments.experiment import Column, Table
-from cmimh_tf.experiments.paper import cited_label, cited_methods, paper_value, trend_of
+from cmimh_tf.experiments.paper import cited_label, cited_methods, judge_claim, paper_value, trend_of
 from cmimh_tf.experiments.results import Results, Summary, format_summary
 
 MISSING = "–"
@@ -148,6 +148,22 @@ def lay_out_trend(table: Table, results: Results) -> TableText | None:
     title = f'Trend: {table.title}, difference to "{table.paper.reference}"'
     heads = [(name, side) for name in known for side in ("paper", "here")]
     return TableText(title, table.corner, [name for name, _ in heads], [side for _, side in heads], kept)
+
+
+def lay_out_claims(results: Results) -> TableText | None:
+    """The claims with published figures: the paper's figures, ours, and whether the claim holds; None without any.
+
+    A claim holds if it does by at least one deviation in each of its columns.
+    """
+    rows = []
+    for claim in results.experiment.claims:
+        if claim.published and (calls := judge_claim(claim, results)):
+            held = sum(call.doubt is None for call in calls)
+            holds = f"{'yes' if held == len(calls) else 'no'}, {held} of {len(calls)}"
+            texts = claim.published, "; ".join(call.text for call in calls), holds
+            rows.append((claim.text, [Entry(text) for text in texts]))
+    titles = ["the paper", "here: the closest call in each column", "holds"]
+    return TableText("The paper's claims", "claim", [""] * 3, titles, rows) if rows else None
 
 
 def describe_trend(trend: TableText) -> str:

@@ -58,6 +58,20 @@ def test_validation_pairs_are_neither_trained_on_nor_searched(data):
     assert len(parts.train) == 60
 
 
+@pytest.mark.parametrize("official", [False, True])
+def test_validation_pairs_take_the_place_of_the_queries(data, official):
+    rows = np.arange(200)
+    if official:
+        data = dataclasses.replace(data, is_query=rows < 25, is_train=rows >= 130)
+    queries = None if official else 25
+    aside = split_parts(Cell("CVH", 16, 3, SplitSetting(queries, 60, 10)), data)
+    parts = split_parts(Cell("CVH", 16, 3, SplitSetting(queries, 60, 10, "validation")), data)
+    for name in ("train", "database"):
+        np.testing.assert_array_equal(getattr(parts, name).ids, getattr(aside, name).ids)
+    assert len(parts.query) == 10
+    assert not set(parts.query.ids) & (set(aside.query.ids) | set(parts.database.ids))
+
+
 def test_baseline_is_measured_as_by_hand(data):
     cell = Cell("CVH", 16, 1, SplitSetting(25, 60))
     parts = split_parts(cell, data)
