@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cmimh_tf.config import CMIMHConfig
 from cmimh_tf.files import atomic_path, locked_folder, remove_folder, write_json, write_text
 
 if TYPE_CHECKING:
@@ -133,6 +134,9 @@ class RunFolder:
             write_json(file, description)
             return
         existing = json.loads(file.read_text(encoding="utf-8"))
+        if "config" in existing:
+            # A run of an earlier version does not have the keys that were added since. Their defaults are what it did.
+            existing["config"] = json.loads(json.dumps(CMIMHConfig.from_dict(existing["config"]).to_dict()))
         difference = first_difference(existing, json.loads(json.dumps(description)))
         if difference:
             raise ValueError(

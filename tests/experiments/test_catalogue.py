@@ -27,7 +27,9 @@ def test_every_table_entry_has_a_cell_for_every_seed(name, quick, facts):
                     for point in experiment.points
                     if point.row == row and all(point.place.get(key) == value for key, value in column.place.items())
                 }
-                assert seeds >= {0} if column.measure == "relative_step_time" else seeds == {0, 1}
+                # The cost of a step does not depend on the seed, and paper-regime screens with the first.
+                one_is_enough = column.measure == "relative_step_time" or name == "paper-regime"
+                assert seeds >= {0} if one_is_enough else seeds == {0, 1}
     if experiment.contender:
         assert experiment.contender in experiment.tables[0].rows
         assert experiment.headline
