@@ -1,4 +1,4 @@
-"""The search for the paper's regime: readings are screened by means, one is checked, and verdicts follow the figures."""
+"""The search for the regime of the paper: readings are screened by means, and one goes through all checks."""
 
 import argparse
 
