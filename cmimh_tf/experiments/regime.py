@@ -1,7 +1,7 @@
 """The experiment `paper-regime`: which reading of what the paper leaves open lets its claims hold?
 
-The paper does not say whether errors are summed or averaged, how features are scaled, how weights start, and whether the
-critic's two networks share weights. The first stage screens such readings with a few cells each. The second takes
+The paper does not say whether errors are summed or averaged, how features are scaled, how weights start, and whether
+the critic's two networks share weights. The first stage screens such readings with a few cells each. The second takes
 the reading that satisfies most claims through all checks. Both search for validation pairs of the database, never for
 the queries.
 """
