@@ -162,8 +162,9 @@ def load_data(name: str, seed: int, large_data_folder: Path | None = None) -> "P
     if name.lower().endswith(".npz"):
         from cmimh_tf.data.npz import load_npz, store_npz, vector_bytes
 
-        is_large = large_data_folder and vector_bytes(name) > stored_rows.IN_MEMORY_BYTES
-        return store_npz(name, large_data_folder) if is_large else load_npz(name)
+        if large_data_folder and vector_bytes(name) > stored_rows.IN_MEMORY_BYTES:
+            return store_npz(name, large_data_folder)
+        return load_npz(name)
     from cmimh_tf.data.records import load_vectors, store_vectors
     from cmimh_tf.data.sources import open_records
 

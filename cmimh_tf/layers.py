@@ -83,7 +83,7 @@ class MLP(keras.layers.Layer):
         shape = tuple(input_shape)
         for position, dense in enumerate(self.denses):
             if self.initializer == "pytorch":
-                limit, seed = shape[-1] ** -0.5, self.seed + position
+                limit, seed = float(shape[-1] or 1) ** -0.5, self.seed + position
                 dense.kernel_initializer = keras.initializers.RandomUniform(-limit, limit, seed=seed)
                 dense.bias_initializer = keras.initializers.RandomUniform(-limit, limit, seed=seed + _BIAS_SEED)
             dense.build(shape)

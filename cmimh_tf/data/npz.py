@@ -66,7 +66,9 @@ def load_npz_in_parts(path: str | os.PathLike[str]) -> Iterator[PairedData]:
             ids = None if ids is None else check_ids(ids, num_pairs)
             for start in range(0, num_pairs, BLOCK_ROWS):
                 rows = {name: column.read(BLOCK_ROWS) for name, column in columns.items()}
-                checked = {name: check_features(rows[name], name, first_row=start) for name in ("image", "text")}
+                checked: dict[str, Any] = {
+                    name: check_features(rows[name], name, first_row=start) for name in ("image", "text")
+                }
                 if "labels" in rows:
                     checked["labels"] = check_labels(rows["labels"], len(rows["labels"]), start)
                 part_ids = None if ids is None else ids[start : start + BLOCK_ROWS]
@@ -84,7 +86,7 @@ def store_npz(path: str | os.PathLike[str], folder: Path) -> PairedData:
     """
     path = Path(path)
     columns = store_parts(load_npz_in_parts(path), files_fingerprint([path]), folder)
-    masks = {name: _small_array(path, name) for name in ("is_query", "is_train")}
+    masks: dict[str, Any] = {name: _small_array(path, name) for name in ("is_query", "is_train")}
     try:
         return PairedData(**columns, **masks)
     except (TypeError, ValueError) as error:

@@ -150,7 +150,8 @@ def run_tasks(context: Any, task: Callable[[Any], int], items: Sequence[Any], ba
     from pyspark.accumulators import AddingAccumulatorParam
 
     finished = context.accumulator(0)
-    errors = context.accumulator([], AddingAccumulatorParam([]))
+    none: Any = []
+    errors = context.accumulator(none, AddingAccumulatorParam(none))
 
     def attempt(item: Any) -> None:
         limit_threads()

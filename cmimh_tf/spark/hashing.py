@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,7 @@ def compute_codes(
         "model": described.stamp.fingerprint,
         "pairs_per_part": pairs_per_part,
     }
-    describe = functools.partial(dict, made_by, pairs=len(source))
+    describe: Callable[..., dict[str, Any]] = functools.partial(dict, made_by, pairs=len(source))
     write_parts(
         writer, plan_parts(source, pairs_per_part), identity, CODES_FILE, describe, cluster, overwrite=overwrite
     )
