@@ -176,6 +176,8 @@ def test_requests_that_do_not_finish_do_not_delay_the_exit(start):
     with contextlib.ExitStack() as stack:
         (client,) = send_predictions(stack, server, rows, 1)
         assert server.stop() == 0
-        with pytest.raises((EOFError, ConnectionError)):
-            client.answer()
+        # The client learns that its request failed, or at least that the connection ended.
+        with contextlib.suppress(EOFError, ConnectionError):
+            answer = client.answer()
+            assert answer.status >= 500
     assert any("did not finish in time" in line for line in server.log)
