@@ -215,8 +215,8 @@ def _group_neighbour_map(codes: CodedItems, inputs: Mapping[str, np.ndarray], gr
     for query, database in ((group[:half], group[half:]), (group[half:], group[:half])):
         image, text = (centred_cosines(inputs[name][query], inputs[name][database]) for name in _MODALITIES)
         relevant = nearest(image + text, neighbour_count(len(database)))
-        parts = [CodedItems(codes.image_codes[rows], codes.text_codes[rows]) for rows in (query, database)]
-        values += [neighbour_map(*parts, relevant, task) for task in CROSS_MODAL_TASKS]
+        asked, searched = (CodedItems(codes.image_codes[rows], codes.text_codes[rows]) for rows in (query, database))
+        values += [neighbour_map(asked, searched, relevant, task) for task in CROSS_MODAL_TASKS]
     return float(np.mean(values))
 
 
