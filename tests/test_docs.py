@@ -62,7 +62,7 @@ OTHER_PROGRAMS = {
 # Docstring examples that do not run, and why.
 DOCSTRINGS_NOT_RUN = {"serving.client.HashingClient": "needs a server: tests/serving/test_client.py calls the same"}
 # Data that are not prepared here: only the flags of commands that name them are parsed.
-NOT_PREPARED = ("mirflickr25k", "wiki.npz")
+NOT_PREPARED = ("mirflickr25k", "new.npz", "wiki.npz")
 # Text blocks that show the output of a command, by their first words, and why they are not compared.
 OUTPUT_NOT_COMPARED: dict[tuple[str, str], str] = {}
 
@@ -208,7 +208,7 @@ def parse(module: str, flags: list[str], monkeypatch: pytest.MonkeyPatch, capfd:
     if {"preset", "set", "epochs"} <= set(vars(arguments)):
         values = {**vars(arguments), "set": [value for value in arguments.set if not value.startswith("@")]}
         if module == "cmimh_tf.experiments":
-            values.update(bits=None, seed=None)
+            values.update(bits=None, seed=None, preset=arguments.preset or "default")
         command_line.config_from_flags(argparse.Namespace(**values))
 
 

@@ -138,11 +138,12 @@ class RunFolder:
         if not file.exists():
             write_json(file, description)
             return
-        existing = json.loads(file.read_text(encoding="utf-8"))
-        if "config" in existing:
-            # A run of an earlier version does not have the keys that were added since. Their defaults are what it did.
-            existing["config"] = json.loads(json.dumps(CMIMHConfig.from_dict(existing["config"]).to_dict()))
-        difference = first_difference(existing, json.loads(json.dumps(description)))
+        existing, wanted = json.loads(file.read_text(encoding="utf-8")), json.loads(json.dumps(description))
+        for one in (existing, wanted):
+            if "config" in one:
+                # A run of an earlier version lacks the keys that were added since. Their defaults are what it did.
+                one["config"] = json.loads(json.dumps(CMIMHConfig.from_dict(one["config"]).to_dict()))
+        difference = first_difference(existing, wanted)
         if difference:
             raise ValueError(
                 f"{self.path} holds another run: {difference}. Choose another folder, or --overwrite this one."

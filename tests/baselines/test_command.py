@@ -17,7 +17,7 @@ def data_file(tmp_path):
 
 
 def rows(capsys, data, methods, ridge=None):
-    measure(argparse.Namespace(data=str(data), bits=16, seed=0, methods=methods, ridge=ridge))
+    measure(argparse.Namespace(data=str(data), bits=16, seed=0, methods=methods, ridge=ridge, protocol="all"))
     heading, tasks, *lines = capsys.readouterr().out.splitlines()
     names = [line[:20].strip() for line in lines]
     cells = [[float(cell) for cell in line[20:].split()] for line in lines]
@@ -66,6 +66,6 @@ def test_wrong_flags_are_rejected(monkeypatch, capsys, flags, message):
 
 
 def test_wrong_code_length_is_rejected_before_the_data_is_read():
-    arguments = argparse.Namespace(data="missing.npz", bits=12, seed=0, methods=["CVH"], ridge=None)
+    arguments = argparse.Namespace(data="missing.npz", bits=12, seed=0, methods=["CVH"], ridge=None, protocol="all")
     with pytest.raises(ValueError, match=r"positive multiple of 8. Received: code_length=12"):
         measure(arguments)

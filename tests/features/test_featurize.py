@@ -128,7 +128,7 @@ def test_official_training_set_is_what_the_training_command_trains_on(shards, tm
     trained_on = []
     monkeypatch.setattr(trainer, "train_model", stop)
     flags = {"preset": "smoke", "bits": None, "epochs": None, "seed": 0, "set": []}
-    sizes = {"queries": None, "train_pairs": None, "shuffle_pairs": False, "overwrite": False}
+    sizes = {"queries": None, "train_pairs": None, "protocol": "all", "shuffle_pairs": False, "overwrite": False}
     with pytest.raises(Stop):
         train.train(argparse.Namespace(data=str(shards), out=tmp_path / "run", **flags, **sizes))
     assert sorted(trained_on) == sorted(f"{row}.png" for row in range(1, NUM_PAIRS, 4))
