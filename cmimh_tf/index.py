@@ -106,8 +106,8 @@ def run_build(arguments: argparse.Namespace) -> None:
         command_line.start_tensorflow()
         index = build_index(arguments.out, described, _source(arguments.data), keep_features=arguments.keep_features)
     print(f"{arguments.out}: {len(index):,} items of {index.code_length} bits")
-    if described is not None:
-        print(f'search it: python -m cmimh_tf.search --index {arguments.out} --text "..."')
+    query = '--text "..."' if described is not None and described.hashes_raw("text") else "--id ID"
+    print(f"search it: python -m cmimh_tf.search --index {arguments.out} {query}")
 
 
 def run_add(arguments: argparse.Namespace) -> None:

@@ -57,10 +57,14 @@ class ModelDescription:
         """Whether it is an exported model, not a run."""
         return self.path.is_dir()
 
+    def hashes_raw(self, side: str) -> bool:
+        """Whether codes can be made of pictures ("image") or captions ("text"), not of vectors only."""
+        return side in self.takes_raw or getattr(self.stamp, f"{side}_features") is not None
+
     def check_raw(self, sides: Iterable[str]) -> None:
         """Raises ValueError if the model can make no codes of pictures ("image") or captions ("text")."""
         for side in sides:
-            if side in self.takes_raw or getattr(self.stamp, f"{side}_features") is not None:
+            if self.hashes_raw(side):
                 continue
             what, flag = ("pictures", "--image-features") if side == "image" else ("captions", "--text-features")
             raise ValueError(

@@ -106,7 +106,10 @@ def test_codes_need_no_model(tmp_path, random):
     np.savez(tmp_path / "codes.npz", ids=np.arange(30), image_codes=codes, year=np.arange(30))
     np.savez(tmp_path / "queries.npz", codes=codes[:2])
     index = tmp_path / "index"
-    assert succeed("index", "build", "--codes", tmp_path / "codes.npz", "--out", index).startswith(f"{index}: 30 items")
+    built = succeed("index", "build", "--codes", tmp_path / "codes.npz", "--out", index)
+    assert built.startswith(f"{index}: 30 items")
+    # Without a model nothing can be made of a text.
+    assert built.endswith(f"python -m cmimh_tf.search --index {index} --id ID\n")
     found = json.loads(succeed("search", "--index", index, "--codes", tmp_path / "queries.npz", "--top", "3", "--json"))
     assert [answer["hits"][0]["distance"] for answer in found] == [0, 0]
     assert found[0]["query"] == {"code": codes[0].tobytes().hex()}

@@ -125,7 +125,7 @@ def check_header(names: list[str], path: Path) -> None:
     """
     for name in ("image", "text"):
         if name not in names:
-            raise DataError(f"{path}: must have a column `{name}`. Received: columns {', '.join(names)}.")
+            raise DataError(f"{path}: must have a column `{name}`. Received: columns {', '.join(names) or '(none)'}.")
 
 
 @functools.lru_cache(maxsize=4)
