@@ -108,17 +108,20 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class NeighbourhoodConfig:
-    """What codes reconstruct: a mean over similar pairs, or, with `neighbours=0`, each pair itself as in the paper.
+    """The place of each pair among the others, which its codes reconstruct; not part of the paper.
 
     Attributes:
-        neighbours: how many nearest pairs, in both feature spaces together, make a neighbourhood.
+        neighbours: how many nearest pairs, in both feature spaces together, a pair is linked with; at most one in a
+            hundred of all pairs, but 5.
+        coordinates: how many coordinates a pair has in the graph of these links.
         text_similarity_weight: weight of the texts' similarity against the images', between 0 and 1.
-        own_share: a pair's own share of what it reconstructs; the rest is the mean of its neighbours.
+        own_share: share of the pair's own features in what is reconstructed; the rest are its coordinates.
     """
 
-    neighbours: int = 20
+    neighbours: int = 30
+    coordinates: int = 64
     text_similarity_weight: float = 0.6
-    own_share: float = 0.3
+    own_share: float = 0.2
 
 
 @dataclass(frozen=True)
@@ -127,15 +130,26 @@ class TrainingConfig:
 
     Attributes:
         batch_size: pairs per step.
-        epochs: passes over the training pairs.
+        steps: about how many steps a training has, whatever the number of pairs, but at least one epoch.
+        epochs: passes over the training pairs; null follows from `steps`.
         validation_share: share of the training pairs held out for early stopping; 0 trains on all.
         patience: epochs without a better label-free validation score before stopping.
     """
 
     batch_size: int = 128
-    epochs: int = 40
+    steps: int = 1500
+    epochs: int | None = None
     validation_share: float = 0.0
     patience: int = 5
+
+    def num_epochs(self, num_pairs: int) -> int:
+        """The passes over `num_pairs` training pairs."""
+        return self.epochs or max(1, round(self.steps / batches_per_epoch(num_pairs, self.batch_size)))
+
+
+def batches_per_epoch(num_pairs: int, batch_size: int) -> int:
+    """Full batches in one pass; a set smaller than a batch is one batch of itself."""
+    return max(1, num_pairs // batch_size)
 
 
 _CHOICES = {
@@ -151,6 +165,7 @@ _CHOICES = {
 _POSITIVE = {
     "loss.critic_samples", "network.hidden_units", "network.critic_units", "network.critic_embedding_units",
     "network.logit_limit", "network.input_norm", "optimizer.gradient_clip_norm", "training.epochs",
+    "training.steps", "neighbourhood.coordinates",
     "training.patience",
 }  # fmt: skip
 
@@ -198,6 +213,11 @@ class CMIMHConfig:
         check_code_length(self.code_length)
         for key, value in flatten(self.to_dict()).items():
             _check_range(key, value)
+        if self.loss.weight("neighbourhood") and not self.neighbourhood.neighbours:
+            raise ValueError(
+                "`neighbourhood.neighbours` must be positive, unless `loss.neighbourhood_weight` is 0. Received: "
+                "neighbourhood.neighbours=0."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Nested dictionary, ready for JSON."""
@@ -206,11 +226,17 @@ class CMIMHConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "CMIMHConfig":
         """The inverse of `to_dict`; keys that are left out keep their defaults."""
-        return override(cls(), flatten(values))
+        given = flatten(values)
+        if "loss.reconstruction_weight" in given:
+            # A complete configuration. Before version 0.2 there was no such term.
+            given.setdefault("loss.neighbourhood_weight", 0.0)
+        return override(cls(), given)
 
 
 _PAPER = CMIMHConfig(
     loss=LossConfig(
+        neighbourhood_weight=0.0,
+        reconstruction_weight=1.0,
         mutual_information_weight=1.5,
         modality_gap_weight=1.0,
         independence_weight=0.25,
@@ -223,6 +249,7 @@ _PAPER = CMIMHConfig(
     network=NetworkConfig(input_noise=0.0),
     optimizer=OptimizerConfig(gradient_clip_norm=None, schedule="constant"),
     neighbourhood=NeighbourhoodConfig(neighbours=0),
+    training=TrainingConfig(epochs=40),
 )
 PRESETS: dict[str, CMIMHConfig] = {
     "default": CMIMHConfig(),
@@ -231,7 +258,16 @@ PRESETS: dict[str, CMIMHConfig] = {
     "mscoco": override(_PAPER, {"loss.mutual_information_weight": 4.0, "loss.modality_gap_weight": 1.5}),
     "smoke": CMIMHConfig(
         code_length=16,
-        loss=LossConfig(modality_gap_warmup_steps=20),
+        # Every term, so that a short run goes through all networks.
+        loss=LossConfig(
+            reconstruction_weight=1.0,
+            cross_reconstruction_weight=1.0,
+            mutual_information_weight=40.0,
+            modality_gap_weight=0.75,
+            independence_weight=2.5,
+            balance_weight=0.01,
+            modality_gap_warmup_steps=20,
+        ),
         network=NetworkConfig(hidden_units=(64, 64), critic_units=(32, 32), critic_embedding_units=32),
         training=TrainingConfig(batch_size=64, epochs=5),
     ),

@@ -10,10 +10,29 @@ import math
 import tensorflow as tf
 
 
+def neighbourhood(
+    coordinates: tf.Tensor, coordinates_from_image: tf.Tensor, coordinates_from_text: tf.Tensor
+) -> tf.Tensor:
+    """L_nbr, the bound on I(y; h): how well the place y of a pair among the others is decoded from each of its codes.
+
+    One decoder serves both modalities, so that codes with the same meaning must have the same bits. This term is not
+    the paper's.
+
+    Args:
+        coordinates: [B, units] tensor, see `cmimh_tf.training.neighbourhood`.
+        coordinates_from_image: [B, units] tensor, decoded from the image code.
+        coordinates_from_text: [B, units] tensor, decoded from the text code.
+
+    Returns:
+        A scalar, at least 0.
+    """
+    return squared_error(coordinates, coordinates_from_image) + squared_error(coordinates, coordinates_from_text)
+
+
 def reconstruction(
-    image_targets: tf.Tensor,
+    image_features: tf.Tensor,
     image_from_image: tf.Tensor,
-    text_targets: tf.Tensor,
+    text_features: tf.Tensor,
     text_from_text: tf.Tensor,
     reduction: str = "sum",
 ) -> tf.Tensor:
@@ -23,40 +42,40 @@ def reconstruction(
     variational lower bound of I(x; h).
 
     Args:
-        image_targets: [B, image_units] tensor.
+        image_features: [B, image_units] tensor.
         image_from_image: [B, image_units] tensor, decoded from the image code.
-        text_targets: [B, text_units] tensor.
+        text_features: [B, text_units] tensor.
         text_from_text: [B, text_units] tensor, decoded from the text code.
         reduction: "sum" or "mean" over dimensions.
 
     Returns:
         A scalar, at least 0.
     """
-    image = squared_error(image_targets, image_from_image, reduction)
-    return image + squared_error(text_targets, text_from_text, reduction)
+    image = squared_error(image_features, image_from_image, reduction)
+    return image + squared_error(text_features, text_from_text, reduction)
 
 
 def cross_reconstruction(
-    image_targets: tf.Tensor,
+    image_features: tf.Tensor,
     image_from_text: tf.Tensor,
-    text_targets: tf.Tensor,
+    text_features: tf.Tensor,
     text_from_image: tf.Tensor,
     reduction: str = "sum",
 ) -> tf.Tensor:
     """L_cross, the bound on I(x_image; h_text) + I(x_text; h_image): each modality decoded from the other's code.
 
     Args:
-        image_targets: [B, image_units] tensor.
+        image_features: [B, image_units] tensor.
         image_from_text: [B, image_units] tensor, decoded from the text code.
-        text_targets: [B, text_units] tensor.
+        text_features: [B, text_units] tensor.
         text_from_image: [B, text_units] tensor, decoded from the image code.
         reduction: "sum" or "mean" over dimensions.
 
     Returns:
         A scalar, at least 0.
     """
-    image = squared_error(image_targets, image_from_text, reduction)
-    return image + squared_error(text_targets, text_from_image, reduction)
+    image = squared_error(image_features, image_from_text, reduction)
+    return image + squared_error(text_features, text_from_image, reduction)
 
 
 def mutual_information(critic_scores: tf.Tensor, critic_negatives: tf.Tensor) -> tf.Tensor:

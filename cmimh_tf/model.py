@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from cmimh_tf import losses as loss_functions
-from cmimh_tf.config import CMIMHConfig, get_preset
+from cmimh_tf.config import CMIMHConfig, batches_per_epoch, get_preset
 from cmimh_tf.hashing import hash_in_blocks, settled_logits
 from cmimh_tf.layers import Critic, Decoder, Discriminator, Encoder, FeatureScaler
 from cmimh_tf.ops import sample_codes, shuffle_bits
@@ -20,7 +20,7 @@ from cmimh_tf.overrides import override
 from cmimh_tf.stored_rows import Rows, take_rows
 from cmimh_tf.terms import active_terms, equation, weighted_sum
 from cmimh_tf.training import dataset as datasets
-from cmimh_tf.training.neighbourhood import find_neighbourhood
+from cmimh_tf.training.neighbourhood import coordinate_units, find_neighbourhood
 
 Batch = Mapping[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
@@ -75,6 +75,7 @@ class CMIMH(keras.Model):
         self.terms = active_terms(self.config.loss)
         self.scalers: dict[str, FeatureScaler] = {}
         self.encoders: dict[str, Encoder] = {}
+        self.coordinate_decoder: Decoder | None = None
         self.decoders: dict[str, Decoder] = {}
         self.cross_decoders: dict[str, Decoder] = {}
         self.discriminators: dict[str, Discriminator] = {}
@@ -135,9 +136,9 @@ class CMIMH(keras.Model):
         for name in MODALITIES:
             self.scalers[name].build((None, self._units(name)))
             self.encoders[name].build((None, self._units(name)))
-        on_codes: list[keras.layers.Layer] = [*self.decoders.values(), *self.cross_decoders.values()]
-        on_codes += [*self.discriminators.values(), *([self.critic] if self.critic is not None else [])]
-        for layer in on_codes:
+        on_codes: list[keras.layers.Layer | None] = [*self.decoders.values(), *self.cross_decoders.values()]
+        on_codes += [*self.discriminators.values(), self.critic, self.coordinate_decoder]
+        for layer in filter(None, on_codes):
             layer.build((None, self.config.code_length))
         self.step = self.add_weight(
             shape=(), dtype="int64", initializer="zeros", trainable=False, name="step",
@@ -174,6 +175,14 @@ class CMIMH(keras.Model):
                 self.discriminators[name] = Discriminator(
                     network.critic_units, seed + 700, initializer=initializer, name=f"{name}_discriminator"
                 )
+        if self.needs_coordinates:
+            self.coordinate_decoder = Decoder(
+                hidden[::-1],
+                coordinate_units(self.config.neighbourhood),
+                1000 * self.config.seed + 950,
+                initializer=initializer,
+                name="coordinate_decoder",
+            )
         if "critic_scores" in needed:
             seed = 1000 * self.config.seed + 900
             self.critic = Critic(
@@ -185,6 +194,11 @@ class CMIMH(keras.Model):
                 name="critic",
             )
 
+    @property
+    def needs_coordinates(self) -> bool:
+        """Whether a training needs the coordinates of its pairs (`find_neighbourhood`)."""
+        return "coordinates" in self._needed_tensors()
+
     def _needed_tensors(self) -> set[str]:
         return {tensor for term in self.terms for tensor in term.tensors}
 
@@ -195,7 +209,11 @@ class CMIMH(keras.Model):
         """The trainable variables of each group of networks; a group without networks is empty."""
         members: dict[str, list[keras.layers.Layer]] = {
             "encoder": list(self.encoders.values()),
-            "decoder": [*self.decoders.values(), *self.cross_decoders.values()],
+            "decoder": [
+                *self.decoders.values(),
+                *self.cross_decoders.values(),
+                *([self.coordinate_decoder] if self.coordinate_decoder is not None else []),
+            ],
             "critic": [self.critic] if self.critic is not None else [],
             "discriminator": list(self.discriminators.values()),
         }
@@ -261,8 +279,8 @@ class CMIMH(keras.Model):
         """The unweighted terms of the objective; terms with weight 0 are left out.
 
         Args:
-            batch: "image" [batch, image_units] and "text" [batch, text_units]; "image_target" and "text_target" of the
-                same shapes are reconstructed in their place where given.
+            batch: "image" [batch, image_units], "text" [batch, text_units], and "coordinates" [batch, units] of
+                `find_neighbourhood`. Without coordinates, as on held-out pairs, their term is left out too.
             training: samples fresh codes each step; evaluation uses one fixed seed.
 
         Returns:
@@ -279,17 +297,18 @@ class CMIMH(keras.Model):
         for name in MODALITIES:
             features = self.scalers[name](batch[name])
             logits = self.encoders[name](features, noise_seeds[name])
-            target = f"{name}_target"
             tensors[f"{name}_features"] = features
-            tensors[f"{name}_targets"] = self.scalers[name](batch[target]) if target in batch else features
             tensors[f"{name}_logits"], tensors[f"{name}_probs"] = logits, tf.sigmoid(logits)
-        if self.decoders or self.cross_decoders:
+        if "coordinates" in batch:
+            tensors["coordinates"] = batch["coordinates"]
+        if self.decoders or self.cross_decoders or self.coordinate_decoder is not None:
             tensors.update(self._reconstructions(tensors, seeds[:2]))
         if self.critic is not None:
             tensors.update(self._critic_scores(tensors, seeds[2:4]))
         if self.discriminators:
             tensors.update(self._discriminator_logits(tensors, seeds[4:6]))
-        losses = {term.name: term.value(tensors, self.config.loss) for term in self.terms}
+        terms = [term for term in self.terms if "coordinates" in batch or "coordinates" not in term.tensors]
+        losses = {term.name: term.value(tensors, self.config.loss) for term in terms}
         if self.discriminators:
             suffixes = ("joint_logits", "shuffled_logits")
             logits = {f"{name}_{suffix}": tensors[f"{name}_{suffix}"] for name in MODALITIES for suffix in suffixes}
@@ -301,12 +320,15 @@ class CMIMH(keras.Model):
         return weighted_sum(losses, self.config.loss, self.config.code_length, self.step.value)
 
     def _reconstructions(self, tensors: Tensors, seeds: Sequence[tf.Tensor]) -> Tensors:
-        """Both modalities' features from their own codes, and from each other's."""
+        """The coordinates from both codes, and both modalities' features from their own codes and each other's."""
         needed = self._needed_tensors()
         codes = {
             name: sample_codes(tensors[f"{name}_logits"], seed) for name, seed in zip(MODALITIES, seeds, strict=True)
         }
         decoded: Tensors = {f"{name}_codes": codes[name] for name in MODALITIES}
+        if self.coordinate_decoder is not None:
+            both = self.coordinate_decoder(tf.concat([codes[name] for name in MODALITIES], axis=0))
+            decoded["coordinates_from_image"], decoded["coordinates_from_text"] = tf.split(both, 2)
         for name, other in _OTHER.items():
             own, cross = f"{name}_from_{name}", f"{name}_from_{other}"
             if own in needed and cross in needed and not self.cross_decoders:
@@ -408,14 +430,14 @@ class CMIMH(keras.Model):
     ) -> keras.callbacks.History:
         """Trains the model, as `keras.Model.fit` does.
 
-        On arrays, the first call infers the feature widths and fits the scaling; each call finds the neighbourhoods
-        that the codes reconstruct. Incomplete batches are dropped. The order of the pairs depends on the seed and the
-        epoch alone, so that a loaded model with `initial_epoch` set ends in the same weights as an unbroken training. A
-        dataset must have been prepared by `cmimh_tf.prepare_dataset`.
+        On arrays, the first call infers the feature widths and fits the scaling; each call finds where the pairs lie
+        among each other, which the codes reconstruct. Incomplete batches are dropped. The order of the pairs depends on
+        the seed and the epoch alone, so that a loaded model with `initial_epoch` set ends in the same weights as an
+        unbroken training. A dataset must have been prepared by `cmimh_tf.prepare_dataset`.
 
         Args:
             x: {"image": [pairs, image_units], "text": [pairs, text_units]}, arrays or `StoredRows`, or a dataset of
-                such batches. "image_target" and "text_target" of `find_neighbourhood` may be given too.
+                such batches. "coordinates" of `find_neighbourhood` may be given too.
             y: must be None; no labels are used.
             batch_size: pairs per step; None takes the configuration's. Only for arrays.
             epochs: number of epochs, `initial_epoch` included. The cosine schedule ends with the last one.
@@ -433,21 +455,22 @@ class CMIMH(keras.Model):
         if isinstance(x, Mapping):
             batch_size = batch_size or self.config.training.batch_size
             columns = datasets.check_pairs(x)
+            if self.needs_coordinates and "coordinates" not in columns:
+                # Before the validation pairs are split off, so that they have coordinates, too.
+                columns |= find_neighbourhood(columns["image"], columns["text"], self.config.neighbourhood)
             if validation_split and validation_data is None:
                 kept = len(columns["image"]) - round(len(columns["image"]) * validation_split)
-                validation_data = {name: columns[name][kept:] for name in MODALITIES}
+                validation_data = {name: values[kept:] for name, values in columns.items()}
                 columns = {name: take_rows(values, np.arange(kept)) for name, values in columns.items()}
             image, text = columns["image"], columns["text"]
             with self.distribute_strategy.scope():
                 self.build({"image": image.shape, "text": text.shape})
             if not any(scaler.is_fitted for scaler in self.scalers.values()):
                 self.adapt(image, text)
-            if "image_target" not in columns:
-                columns |= find_neighbourhood(image, text, self.config.neighbourhood)
             dataset = datasets.training_batches(
                 columns, batch_size, self.config.seed, initial_epoch, epochs, shuffle=shuffle
             )
-            steps = steps_per_epoch or datasets.steps_per_epoch(len(image), batch_size)
+            steps = steps_per_epoch or batches_per_epoch(len(image), batch_size)
             kwargs.setdefault("validation_batch_size", batch_size)
         elif isinstance(x, tf.data.Dataset):
             if batch_size is not None:
@@ -482,9 +505,9 @@ class CMIMH(keras.Model):
             )
         self.build({name: tuple(spec[name].shape) for name in MODALITIES})
         unscaled = self.config.network.input_norm is not None and not self.scalers["image"].is_fitted
-        if unscaled or (self.config.neighbourhood.neighbours and "image_target" not in spec):
+        if unscaled or (self.needs_coordinates and "coordinates" not in spec):
             raise ValueError(
-                "`x` must be prepared first, so that features are scaled and neighbourhoods are known: "
+                "`x` must be prepared first, so that features are scaled and coordinates are known: "
                 "dataset = cmimh_tf.prepare_dataset(dataset, model)."
             )
         steps = steps_per_epoch or int(dataset.cardinality())
@@ -493,7 +516,11 @@ class CMIMH(keras.Model):
         return steps
 
     def evaluate(self, x: Any = None, y: None = None, batch_size: int | None = None, **kwargs: Any) -> Any:
-        """The loss and its terms on held-out pairs, as `keras.Model.evaluate`; each pair reconstructs itself."""
+        """The loss and its terms on held-out pairs, as `keras.Model.evaluate`.
+
+        Held-out pairs have no coordinates among the training pairs, so that the neighbourhood term is left out, unless
+        `x` has "coordinates". `fit(..., validation_split=...)` includes it.
+        """
         if isinstance(x, Mapping):
             x, batch_size = datasets.check_pairs(x), batch_size or self.config.training.batch_size
         return super().evaluate(x, y, batch_size=batch_size, **kwargs)
@@ -531,9 +558,10 @@ class CMIMH(keras.Model):
         return self._track(losses, self.objective(losses))
 
     def _track(self, losses: Tensors, loss: tf.Tensor) -> Tensors:
-        for name, value in {"loss": loss, **losses}.items():
+        values = {"loss": loss, **losses}
+        for name, value in values.items():
             self.trackers[name].update_state(value)
-        return {name: tracker.result() for name, tracker in self.trackers.items()}
+        return {name: self.trackers[name].result() for name in values}
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:

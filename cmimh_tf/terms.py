@@ -24,14 +24,15 @@ REFERENCE_CODE_LENGTH = 32
 TENSORS: Mapping[str, str] = {
     "image_features": "scaled image features, [B, image_units]",
     "text_features": "scaled text features, [B, text_units]",
-    "image_targets": "what image decoders reconstruct, [B, image_units]",
-    "text_targets": "what text decoders reconstruct, [B, text_units]",
+    "coordinates": "where the pairs lie among the others, [B, units] (`cmimh_tf.training.neighbourhood`)",
     "image_logits": "logits of the image bits, [B, L]",
     "text_logits": "logits of the text bits, [B, L]",
     "image_probs": "sigmoid of the logits, [B, L]",
     "text_probs": "sigmoid of the logits, [B, L]",
     "image_codes": "sampled bits with a straight-through gradient, [B, L]",
     "text_codes": "sampled bits with a straight-through gradient, [B, L]",
+    "coordinates_from_image": "coordinates decoded from the image code, [B, units]",
+    "coordinates_from_text": "coordinates decoded from the text code, [B, units]",
     "image_from_image": "image features decoded from the image code, [B, image_units]",
     "text_from_text": "text features decoded from the text code, [B, text_units]",
     "image_from_text": "image features decoded from the text code, [B, image_units]",
@@ -55,6 +56,7 @@ class Term:
         title: for plots and tables.
         weight: the default weight.
         weight_symbol: the paper's name of the weight, or None; the tuner searches the weights that have one.
+        search_start: where the tuner starts if the weight is 0 in the preset.
         sign: 1 if the term is minimised, -1 if it is maximised.
         sums_over_bits: whether the term grows with the code length, so that `loss.scale_by_code_length` applies.
         warmup: the key of the loss configuration with the steps over which the weight rises from 0, or None.
@@ -66,6 +68,7 @@ class Term:
     title: str
     weight: float
     weight_symbol: str | None = None
+    search_start: float = 0.0
     sign: int = 1
     sums_over_bits: bool = False
     warmup: str | None = None
@@ -98,27 +101,45 @@ class Term:
 
 
 TERMS: tuple[Term, ...] = (
-    Term("reconstruction", "L_rec", "reconstruction", weight=1.0, reduction="reconstruction_reduction"),
+    Term("neighbourhood", "L_nbr", "neighbourhood", weight=1.0),
+    Term("reconstruction", "L_rec", "reconstruction", weight=0.0, reduction="reconstruction_reduction"),
     Term(
         "cross_reconstruction",
         "L_cross",
         "cross reconstruction",
-        weight=1.0,
+        weight=0.0,
         reduction="reconstruction_reduction",
     ),
-    Term("mutual_information", "I_JS", "mutual information (JS)", weight=40.0, weight_symbol="λ1", sign=-1),
+    Term(
+        "mutual_information",
+        "I_JS",
+        "mutual information (JS)",
+        weight=0.0,
+        weight_symbol="λ1",
+        search_start=40.0,
+        sign=-1,
+    ),
     Term(
         "modality_gap",
         "D_SKL",
         "modality gap (SKL)",
-        weight=0.75,
+        weight=0.0,
         weight_symbol="λ2",
+        search_start=0.75,
         sums_over_bits=True,
         warmup="modality_gap_warmup_steps",
         reduction="modality_gap_reduction",
     ),
-    Term("independence", "L_ind", "independence (TC)", weight=2.5, weight_symbol="λ3", sums_over_bits=True),
-    Term("balance", "L_bal", "balance", weight=0.01, weight_symbol="λ4", sums_over_bits=True),
+    Term(
+        "independence",
+        "L_ind",
+        "independence (TC)",
+        weight=0.0,
+        weight_symbol="λ3",
+        search_start=2.5,
+        sums_over_bits=True,
+    ),
+    Term("balance", "L_bal", "balance", weight=0.0, weight_symbol="λ4", search_start=0.01, sums_over_bits=True),
 )
 
 
@@ -131,7 +152,8 @@ def weighted_sum(losses: Mapping[str, Any], options: LossConfig, code_length: in
     """What encoders, decoders and critic minimise.
 
     Args:
-        losses: the unweighted terms by name; other entries, such as the discriminators' loss, are ignored.
+        losses: the unweighted terms by name; terms that are missing add nothing, and other entries, such as the
+            discriminators' loss, are ignored.
         options: the weights.
         code_length: the number of bits.
         step: scalar tensor, the number of steps taken.
@@ -143,6 +165,8 @@ def weighted_sum(losses: Mapping[str, Any], options: LossConfig, code_length: in
 
     products = []
     for term in active_terms(options):
+        if term.name not in losses:
+            continue
         weight = term.sign * options.weight(term.name)
         if term.scales_with_code_length(options):
             weight *= REFERENCE_CODE_LENGTH / code_length
@@ -150,7 +174,7 @@ def weighted_sum(losses: Mapping[str, Any], options: LossConfig, code_length: in
         if warmup_steps:
             weight *= tf.minimum(1.0, tf.cast(step, tf.float32) / warmup_steps)
         products.append(weight * losses[term.name])
-    return tf.add_n(products)
+    return tf.add_n(products) if products else tf.zeros([])
 
 
 def equation(options: LossConfig) -> str:

@@ -74,7 +74,7 @@ def write_report(path: Path, evaluated: Evaluated) -> None:
         baseline=evaluated.baseline,
         blessed=evaluated.verdict.blessed,
         reasons=[*evaluated.verdict.reasons, *evaluated.remarks],
-        history=RunFolder(evaluated.run_folder).read_history(model.config.training.epochs),
+        history=RunFolder(evaluated.run_folder).read_history(),
         probs={modality: probs[f"{modality}_probs"].numpy() for modality in ("image", "text")},
         codes={"image": codes.image_codes, "text": codes.text_codes},
         text_queries=text_queries,

@@ -10,6 +10,7 @@ import tensorflow as tf
 import cmimh_tf
 from cmimh_tf import CMIMH, get_preset, prepare_dataset
 from cmimh_tf.data.synthetic import make_synthetic
+from cmimh_tf.training.neighbourhood import find_neighbourhood
 from cmimh_tf.training.trainer import train_model
 
 PAIRS = make_synthetic(192, seed=0)
@@ -56,9 +57,9 @@ def test_widths_scaling_and_neighbourhoods_come_from_the_data(trained):
     assert (trained.image_units, trained.text_units) == (PAIRS.image.shape[1], PAIRS.text.shape[1])
     scaled = trained.scalers["image"](PAIRS.image).numpy()
     assert np.sqrt((scaled**2).sum(axis=1).mean()) == pytest.approx(10.0, rel=1e-4)
-    alone = smoke(neighbourhood__neighbours=0)
+    alone = smoke(neighbourhood__own_share=1.0)
     alone.fit(X, epochs=3, verbose=0)
-    # Without neighbours each pair reconstructs itself: other targets, other weights.
+    # Coordinates of the pair alone, without its neighbours: other weights.
     assert (
         alone.encoders["image"].denses[0].kernel.numpy() != trained.encoders["image"].denses[0].kernel.numpy()
     ).any()
@@ -131,17 +132,20 @@ def test_validation_and_evaluate_report_the_loss_and_every_term():
     model = smoke()
     history = model.fit(X, epochs=1, validation_data=X, verbose=0).history
     terms = {"loss", *(term.name for term in model.terms), "discriminator"}
-    assert set(history) == terms | {f"val_{name}" for name in terms}
+    # Pairs that were not trained on have no coordinates among those that were.
+    held_out = terms - {"neighbourhood"}
+    assert set(history) == terms | {f"val_{name}" for name in held_out}
     found = model.evaluate(X, return_dict=True, verbose=0)
-    assert found == pytest.approx({name: history[f"val_{name}"][-1] for name in terms}, rel=1e-6)
+    assert found == pytest.approx({name: history[f"val_{name}"][-1] for name in held_out}, rel=1e-6)
     split = smoke().fit(X, epochs=1, validation_split=0.25, verbose=0).history
-    assert "val_loss" in split
+    assert set(split) == terms | {f"val_{name}" for name in terms}
 
 
 def test_validation_split_holds_out_the_last_rows():
     model, other = smoke(), smoke()
     model.fit(X, epochs=1, validation_split=1 / 3, verbose=0)
-    other.fit({name: values[:128] for name, values in X.items()}, epochs=1, verbose=0)
+    columns = {**X, **find_neighbourhood(X["image"], X["text"], model.config.neighbourhood)}
+    other.fit({name: values[:128] for name, values in columns.items()}, epochs=1, verbose=0)
     assert_equal_weights(model, other)
 
 

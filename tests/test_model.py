@@ -7,8 +7,10 @@ from cmimh_tf.config import get_preset
 from cmimh_tf.losses import mutual_information
 from cmimh_tf.model import CMIMH
 from cmimh_tf.overrides import override
+from cmimh_tf.training.neighbourhood import coordinate_units
 
 IMAGE_UNITS, TEXT_UNITS, ROWS = 20, 12, 32
+COORDINATES = coordinate_units(get_preset("smoke").neighbourhood)
 
 
 def make_model(**values):
@@ -25,6 +27,7 @@ def batch():
     return {
         "image": tf.constant(shared @ generator.normal(size=(8, IMAGE_UNITS)), tf.float32),
         "text": tf.constant(shared @ generator.normal(size=(8, TEXT_UNITS)), tf.float32),
+        "coordinates": tf.constant(shared @ generator.normal(size=(8, COORDINATES)), tf.float32),
     }
 
 
@@ -81,6 +84,7 @@ def test_shuffled_probs_pass_no_gradient_to_the_encoders(batch):
 @pytest.mark.parametrize(
     ("weight", "missing_terms", "missing_layers"),
     [
+        ("neighbourhood_weight", ["neighbourhood"], ["coordinate_decoder"]),
         ("reconstruction_weight", ["reconstruction"], ["cross_decoders"]),
         ("cross_reconstruction_weight", ["cross_reconstruction"], ["cross_decoders"]),
         ("mutual_information_weight", ["mutual_information"], ["critic"]),
@@ -127,7 +131,8 @@ def test_objective_is_the_weighted_sum_written_out(batch):
     losses = model.compute_losses(batch, training=False)
     scale = 32 / 16
     expected = (
-        losses["reconstruction"]
+        losses["neighbourhood"]
+        + losses["reconstruction"]
         + 0.2 * losses["cross_reconstruction"]
         - 2.0 * losses["mutual_information"]
         + scale * (3.0 * losses["modality_gap"] + 0.5 * losses["independence"] + 0.7 * losses["balance"])
@@ -146,14 +151,24 @@ def test_modality_gap_weight_rises_with_the_steps(batch):
     np.testing.assert_allclose(np.array(objectives) - objectives[0], [0, gap / 2, gap, gap], rtol=1e-3)
 
 
-def test_reconstruction_target_replaces_the_input(batch):
+def test_one_decoder_reconstructs_the_coordinates_from_both_codes(batch):
+    model = make_model(loss__neighbourhood_weight=3.0)
+    losses = model.compute_losses(batch, training=False)
+    far = model.compute_losses({**batch, "coordinates": batch["coordinates"] + 100.0}, training=False)
+    # Each of the two squared errors sums over the coordinates.
+    assert far["neighbourhood"].numpy() > 2 * COORDINATES * 90.0**2
+    assert far["reconstruction"].numpy() == losses["reconstruction"].numpy()
+    other = model.objective({**losses, "neighbourhood": losses["neighbourhood"] + 1.0}) - model.objective(losses)
+    assert other.numpy() == pytest.approx(3.0, rel=1e-3)
+
+
+def test_without_coordinates_their_term_is_left_out(batch):
     model = make_model()
-    plain = model.compute_losses(batch, training=False)
-    same = model.compute_losses({**batch, "image_target": batch["image"]}, training=False)
-    other = model.compute_losses({**batch, "image_target": batch["image"] + 1.0}, training=False)
-    assert same["reconstruction"].numpy() == plain["reconstruction"].numpy()
-    assert other["reconstruction"].numpy() != plain["reconstruction"].numpy()
-    assert other["mutual_information"].numpy() == plain["mutual_information"].numpy()
+    with_them = model.compute_losses(batch, training=False)
+    without = model.compute_losses({name: batch[name] for name in ("image", "text")}, training=False)
+    assert set(with_them) - set(without) == {"neighbourhood"}
+    expected = model.objective(with_them) - with_them["neighbourhood"]
+    assert model.objective(without).numpy() == pytest.approx(expected.numpy(), rel=1e-4)
 
 
 @pytest.mark.parametrize("samples", [1, 5])

@@ -65,25 +65,28 @@ def test_names_symbols_and_titles_are_unique():
 
 
 def test_a_weight_of_zero_switches_a_term_off():
-    loss = override(get_preset("default"), {"loss.balance_weight": 0.0}).loss
+    loss = override(get_preset("smoke"), {"loss.balance_weight": 0.0}).loss
     assert [term.name for term in active_terms(loss)] == [term.name for term in TERMS if term.name != "balance"]
 
 
 def test_weighted_sum_by_hand():
-    loss = LossConfig(mutual_information_weight=2.0, modality_gap_weight=3.0, independence_weight=0.5,
-                      balance_weight=0.7, cross_reconstruction_weight=0.2, modality_gap_warmup_steps=4)  # fmt: skip
+    loss = LossConfig(neighbourhood_weight=0.3, reconstruction_weight=1.0, cross_reconstruction_weight=0.2,
+                      mutual_information_weight=2.0, modality_gap_weight=3.0, independence_weight=0.5,
+                      balance_weight=0.7, modality_gap_warmup_steps=4)  # fmt: skip
     values = dict(
-        zip([term.name for term in TERMS], tf.unstack(tf.constant([1.0, 10.0, 0.5, 2.0, 4.0, 8.0])), strict=True)
+        zip([term.name for term in TERMS], tf.unstack(tf.constant([20.0, 1.0, 10.0, 0.5, 2.0, 4.0, 8.0])), strict=True)
     )
     values["discriminator"] = tf.constant(99.0)
     # 64 bits halve the terms that sum over bits; after 1 of 4 warm-up steps the gap has a quarter of its weight.
-    expected = 1.0 + 0.2 * 10.0 - 2.0 * 0.5 + 0.5 * (0.25 * 3.0 * 2.0 + 0.5 * 4.0 + 0.7 * 8.0)
+    expected = 0.3 * 20.0 + 1.0 + 0.2 * 10.0 - 2.0 * 0.5 + 0.5 * (0.25 * 3.0 * 2.0 + 0.5 * 4.0 + 0.7 * 8.0)
     assert weighted_sum(values, loss, 64, tf.constant(1)).numpy() == pytest.approx(expected)
+    del values["neighbourhood"]
+    assert weighted_sum(values, loss, 64, tf.constant(1)).numpy() == pytest.approx(expected - 0.3 * 20.0)
 
 
 def test_a_mean_over_bits_is_not_scaled_by_the_code_length():
-    loss = LossConfig(mutual_information_weight=0.0, modality_gap_weight=3.0, modality_gap_reduction="mean",
-                      independence_weight=0.5, balance_weight=0.0, cross_reconstruction_weight=0.0,
+    loss = LossConfig(neighbourhood_weight=0.0, reconstruction_weight=1.0, modality_gap_weight=3.0,
+                      modality_gap_reduction="mean", independence_weight=0.5,
                       modality_gap_warmup_steps=0)  # fmt: skip
     values = {"reconstruction": tf.constant(1.0), "modality_gap": tf.constant(2.0), "independence": tf.constant(4.0)}
     assert weighted_sum(values, loss, 64, tf.constant(0)).numpy() == pytest.approx(1.0 + 3.0 * 2.0 + 0.5 * 0.5 * 4.0)
@@ -94,7 +97,7 @@ def test_a_mean_over_bits_is_not_scaled_by_the_code_length():
     ("preset", "expected"),
     [
         ("mscoco", "L_rec - 4 I_JS + 1.5 D_SKL + 0.25 L_ind + 0.01 L_bal"),
-        ("default", "L_rec + L_cross - 40 I_JS + 0.75 (32/L) D_SKL + 2.5 (32/L) L_ind + 0.01 (32/L) L_bal"),
+        ("default", "L_nbr"),
     ],
 )
 def test_printed_equation_has_the_configured_weights(preset, expected):

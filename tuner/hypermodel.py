@@ -22,11 +22,10 @@ import keras
 import keras_tuner
 import numpy as np
 
-from cmimh_tf.config import CMIMHConfig
+from cmimh_tf.config import CMIMHConfig, batches_per_epoch
 from cmimh_tf.data.pairs import PairedData
 from cmimh_tf.files import remove_folder
 from cmimh_tf.model import CMIMH
-from cmimh_tf.training.dataset import steps_per_epoch
 from cmimh_tf.training.evaluation import hash_pairs
 from cmimh_tf.training.run_folder import RunFolder
 from cmimh_tf.training.trainer import train_model
@@ -185,16 +184,17 @@ class WeightHyperModel(keras_tuner.HyperModel):
             **means,
             "seconds": time.monotonic() - started,
             **cost,
-            "full_steps": float(full.epochs * steps_per_epoch(self.num_train, full.batch_size)),
+            "full_steps": float(full.num_epochs(self.num_train) * batches_per_epoch(self.num_train, full.batch_size)),
         }
 
     def trial_config(self, values: dict[str, Any]) -> CMIMHConfig:
         """The shortened configuration of a trial: the schedule and the warm-up shrink with the epochs."""
         config = self.space.trial_config(values)
-        epochs = max(1, round(self.trial_share * config.training.epochs))
+        full_epochs = config.training.num_epochs(self.num_train)
+        epochs = max(1, round(self.trial_share * full_epochs))
         batch_size = config.training.batch_size
-        steps = epochs * steps_per_epoch(len(self.folds[0].fit), batch_size)
-        full_steps = config.training.epochs * steps_per_epoch(self.num_train, batch_size)
+        steps = epochs * batches_per_epoch(len(self.folds[0].fit), batch_size)
+        full_steps = full_epochs * batches_per_epoch(self.num_train, batch_size)
         warmup = round(config.loss.modality_gap_warmup_steps * steps / full_steps)
         return dataclasses.replace(
             config,
@@ -226,8 +226,9 @@ class WeightHyperModel(keras_tuner.HyperModel):
         """Returns the criteria, and the seconds and steps of training in this process."""
         folder = self.training_folder(config)
         fold_folder = folder / f"fold_{position + 1}" if folder else None
-        epochs_before = len(RunFolder(fold_folder).read_history(config.training.epochs)) if fold_folder else 0
-        stopping = [] if epochs is None or epochs >= config.training.epochs else [_StopAfter(epochs)]
+        epochs_before = len(RunFolder(fold_folder).read_history()) if fold_folder else 0
+        all_epochs = config.training.num_epochs(len(fold.fit))
+        stopping = [] if epochs is None or epochs >= all_epochs else [_StopAfter(epochs)]
         trained = train_model(
             self.pool.take(fold.fit), config, fold_folder, progress=self.progress,
             callbacks=[*(callbacks or ()), *stopping],
@@ -245,7 +246,7 @@ class WeightHyperModel(keras_tuner.HyperModel):
             config.seed,
         )
         new_epochs = max(0, len(trained.history) - epochs_before)
-        return criteria, trained.seconds, new_epochs * steps_per_epoch(len(fold.fit), config.training.batch_size)
+        return criteria, trained.seconds, new_epochs * batches_per_epoch(len(fold.fit), config.training.batch_size)
 
 
 class _StopAfter(keras.callbacks.Callback):

@@ -65,7 +65,7 @@ class SearchSpace:
     """The configuration that a search starts from, and the values that it varies.
 
     Attributes:
-        config: the preset; the first trial uses it unchanged.
+        config: the preset, with the values at which weights of 0 start; the first trial uses it unchanged.
         dimensions: at least one; each key occurs once.
     """
 
@@ -122,22 +122,26 @@ def make_space(
 
     Args:
         config: the preset.
-        weights: the loss weights to search, such as "balance"; None for all that are not 0.
+        weights: the loss weights to search, such as "balance"; None for all that are not 0 in `config`, or for all
+            four if all are 0. A weight of 0 starts from its value in `cmimh_tf.terms.TERMS`.
         extras: other values to search: "input_norm", "rates", "epochs", or any number of the configuration as
             "KEY=LOW:HIGH".
         grid_points: values per dimension for a grid, an odd number of at least 3; None for a continuous space.
 
     Raises:
-        ValueError: for an unknown name, a weight of 0, or an invalid range.
+        ValueError: for an unknown name or an invalid range.
     """
     current = flatten(config.to_dict())
     spans: dict[str, float] = {}
-    for term in map(_term_name, weights) if weights else searched_terms():
+    terms = [_term_name(name) for name in weights] if weights else searched_terms()
+    starts_from_zero = weights or not any(current[weight_key(term)] for term in terms)
+    for term in terms:
         key = weight_key(term)
+        if not current[key] and starts_from_zero:
+            current[key] = _search_start(term)
         if current[key]:
             spans[key] = _NARROW_SPANS.get(term, _WIDE_SPAN)
-        elif weights:
-            raise ValueError(f"`{key}` must not be 0 in the preset to be searched. Received: {key}={current[key]}.")
+    config = override(config, {key: current[key] for key in spans})
     given: dict[str, tuple[float, float]] = {}
     for extra in extras:
         if extra in EXTRA_SPANS:
@@ -175,6 +179,10 @@ def _dimension(key: str, ends: tuple[float, float], start: float, grid_points: i
 def searched_terms() -> list[str]:
     """The terms whose weights are searched: those that are a λ. The reconstructions set the scale and stay fixed."""
     return [term.name for term in TERMS if term.weight_symbol]
+
+
+def _search_start(name: str) -> float:
+    return next(term.search_start for term in TERMS if term.name == name)
 
 
 def weight_key(term: str) -> str:

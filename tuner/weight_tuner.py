@@ -69,7 +69,7 @@ def make_tuner(
         search.space.hyperparameters(),
         trials=search.trials,
         seed=config.seed,
-        max_epochs=max(1, round(search.trial_share * config.training.epochs)),
+        max_epochs=max(1, round(search.trial_share * config.training.num_epochs(hypermodel.num_train))),
     )
     return WeightTuner(oracle, hypermodel, search.folder.path, on_trial, on_end)
 

@@ -184,7 +184,7 @@ class Options:
         """
         values: dict[str, Any] = {**(changes or {}), "code_length": bits, "seed": seed}
         if self.quick:
-            values["training.epochs"] = min(self.base.training.epochs, _QUICK_EPOCHS)
+            values["training.epochs"] = min(self.base.training.num_epochs(split.num_train), _QUICK_EPOCHS)
             values["network.hidden_units"] = tuple(min(width, _QUICK_UNITS) for width in self.base.network.hidden_units)
         return Cell(method, bits, seed, split, override(self.base, values))
 

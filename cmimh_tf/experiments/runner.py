@@ -140,7 +140,7 @@ class ExpectedTime:
     @staticmethod
     def _size(cell: Cell) -> float:
         """Work relative to other cells of the method, proportional to pairs times epochs."""
-        epochs = cell.config.training.epochs if cell.config is not None else 40
+        epochs = cell.config.training.num_epochs(cell.split.num_train) if cell.config is not None else 40
         return cell.split.num_train * epochs / 40
 
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def check_pairs(x: Mapping[str, Any]) -> dict[str, Rows]:
-    """The features of `{"image": ..., "text": ...}`, with "image_target" and "text_target" where they are given.
+    """The features of `{"image": ..., "text": ...}`, with "coordinates" where they are given.
 
     Raises:
         ValueError: if a modality is missing, is not a matrix of finite numbers, or has another number of rows.
     """
-    if set(x) not in ({"image", "text"}, {"image", "text", "image_target", "text_target"}):
+    if set(x) not in ({"image", "text"}, {"image", "text", "coordinates"}):
         raise ValueError(f"`x` must have the keys image and text. Received: {', '.join(map(str, x)) or 'none'}.")
     columns = {name: values if isinstance(values, StoredRows) else np.asarray(values) for name, values in x.items()}
     for name, values in columns.items():
@@ -40,18 +40,11 @@ def check_pairs(x: Mapping[str, Any]) -> dict[str, Rows]:
             "`image` and `text` must have the same number of rows, at least 2, row i of both being one pair. "
             f"Received: {len(image)} and {len(text)} rows."
         )
-    for name in ("image", "text"):
-        if f"{name}_target" in columns and columns[f"{name}_target"].shape != columns[name].shape:
-            raise ValueError(
-                f"`{name}_target` must have the shape of `{name}`, {columns[name].shape}. Received: "
-                f"{columns[f'{name}_target'].shape}."
-            )
+    if "coordinates" in columns and len(columns["coordinates"]) != len(image):
+        raise ValueError(
+            f"`coordinates` must have one row per pair, {len(image)}. Received: {len(columns['coordinates'])} rows."
+        )
     return columns
-
-
-def steps_per_epoch(num_pairs: int, batch_size: int) -> int:
-    """Full batches in one pass; a set smaller than a batch is one batch of itself."""
-    return max(1, num_pairs // batch_size)
 
 
 def training_batches(
@@ -111,7 +104,7 @@ def _reader(columns: Mapping[str, Rows]) -> Callable[[tf.Tensor], dict[str, tf.T
 
 
 def prepare_dataset(dataset: tf.data.Dataset, model: CMIMH) -> tf.data.Dataset:
-    """Does for a dataset what `fit` does for arrays: fits the model's scaling and adds neighbourhood targets.
+    """Does for a dataset what `fit` does for arrays: fits the model's scaling and adds coordinates.
 
     The dataset is read once, and its features are held in memory.
 
@@ -120,8 +113,8 @@ def prepare_dataset(dataset: tf.data.Dataset, model: CMIMH) -> tf.data.Dataset:
         model: the model to be trained; its widths and scaling are set.
 
     Returns:
-        A dataset of the same pairs, with "image_target" and "text_target" where the model uses neighbourhoods. Batches
-        stay batches of the same size.
+        A dataset of the same pairs, with "coordinates" where the model reconstructs them. Batches stay batches of the
+        same size.
 
     Example:
         >>> dataset = prepare_dataset(dataset, model)
@@ -139,7 +132,8 @@ def prepare_dataset(dataset: tf.data.Dataset, model: CMIMH) -> tf.data.Dataset:
     join = np.concatenate if is_batched else np.stack
     columns = check_pairs({name: join([element[name] for element in elements]) for name in ("image", "text")})
     model.adapt(columns["image"], columns["text"])
-    columns |= find_neighbourhood(columns["image"], columns["text"], model.config.neighbourhood)
+    if model.needs_coordinates:
+        columns |= find_neighbourhood(columns["image"], columns["text"], model.config.neighbourhood)
     columns = {name: np.asarray(values, np.float32) for name, values in columns.items()}
     prepared = tf.data.Dataset.from_tensor_slices(columns)
     if not is_batched:

@@ -1,11 +1,16 @@
-"""The neighbourhood of each training pair, whose mean its codes reconstruct.
+"""Where each training pair lies among the others: the coordinates that its codes reconstruct.
 
-In the paper each pair reconstructs itself, so that a code spends bits on details of one picture or one sentence.
-Without labels, the nearest pairs in both feature spaces together are the best approximation of pairs with a common
-label. Reconstructing their mean keeps the information that neighbours have in common.
+In the paper each pair reconstructs its own features, so that a code spends bits on details of one picture or one
+sentence. Without labels, the nearest pairs in both feature spaces together are the best approximation of pairs with a
+common label. This module links every pair with its nearest pairs, and computes the coordinates of the pairs in that
+graph: its smoothest functions, those that differ least between linked pairs (Laplacian eigenmaps). Pairs that many
+short paths connect have similar coordinates, even if they are not neighbours themselves.
 
-Up to `EXACT_PAIRS` pairs are compared with each other. More are searched with an inverted file (faiss) of reduced
-vectors, one byte per dimension; the candidates that it finds are compared by their full vectors.
+Up to `LANDMARKS` pairs, all of them make the graph. Of more, evenly spaced ones do, and every other pair lies at the
+mean of its nearest landmarks, so that memory does not grow with the pairs.
+
+Reference:
+    Belkin, Niyogi: Laplacian Eigenmaps for Dimensionality Reduction and Data Representation. Neural Computation 2003.
 """
 
 from __future__ import annotations
@@ -18,60 +23,119 @@ from typing import Any
 import numpy as np
 
 from cmimh_tf.config import NeighbourhoodConfig
-from cmimh_tf.files import TEMPORARY_PREFIX, atomic_write, remove_folder
+from cmimh_tf.files import TEMPORARY_PREFIX, remove_folder
 from cmimh_tf.layers import moments
 from cmimh_tf.progress import ProgressBar
 from cmimh_tf.stored_rows import BLOCK_ROWS, Rows, StoredRows, open_rows, store_rows
 
-EXACT_PAIRS = 50_000
+LANDMARKS = 50_000
+# The root-mean-square norm of the coordinates, as that of scaled features (`network.input_norm`).
+_NORM = 10.0
+# A coordinate is multiplied by its eigenvalue to this power: rough functions of the graph count less than smooth ones.
+_SMOOTHING = 2.0
+# Fewer pairs have fewer neighbours: one in a hundred, but not less than this.
+_FEWEST_NEIGHBOURS = 5
+# Lanczos iterations are faster for more rows; for fewer, all eigenvectors are exact where eigenvalues are equal.
+_DENSE_ROWS = 1500
 _SAMPLED_ROWS = 2000
-_PCA_ROWS = 10_000
-_REDUCED_UNITS = 256
-_LISTS_PER_ROOT = 4
-_PROBED_LISTS = 32
-_SAMPLES_PER_LIST = 40
-# On MS-COCO repeated with noise to 1,000,000 pairs, recall is 0.91 with two candidates per neighbour, 1.00 with three.
-_CANDIDATES_PER_NEIGHBOUR = 3
+_AXES_ROWS = 10_000
+_SEARCHED_UNITS = 256
 
 
 def find_neighbourhood(
     image: Rows, text: Rows, options: NeighbourhoodConfig, folder: Path | None = None
 ) -> dict[str, Rows]:
-    """Finds the neighbours of all pairs and what the codes of the pairs reconstruct.
+    """The coordinates that the codes of all pairs reconstruct.
 
     Args:
-        image: [pairs, image_units] features.
+        image: [pairs, image_units] features of at least 2 pairs.
         text: [pairs, text_units] features.
-        options: how many neighbours, and how the two similarities are weighed.
-        folder: keeps what takes long, so that the next call with the same pairs and options reads it from there: the
-            neighbours of more than `EXACT_PAIRS` pairs, and the targets of stored rows. None keeps nothing.
+        options: how many neighbours and coordinates, and how the two similarities are weighed.
+        folder: keeps the coordinates of stored rows, and of more than `LANDMARKS` pairs, so that the next call with
+            the same pairs and options reads them from there. None keeps nothing.
 
     Returns:
-        "image_target" and "text_target", float32 of the shapes of `image` and `text`: arrays for arrays, and stored
-        rows for stored rows. Empty if `options.neighbours` is 0, or there is no other pair.
+        "coordinates", float32 [pairs, `coordinate_units(options)`]: an array for arrays, stored rows for stored rows.
+
+    Raises:
+        ImportError: if there are more than `LANDMARKS` pairs and faiss is not installed.
     """
-    count = min(options.neighbours, len(image) - 1)
-    if count < 1:
-        return {}
-    features = {"image": image, "text": text}
-    if not any(isinstance(values, StoredRows) for values in features.values()):
-        nearest = _kept_neighbours(image, text, count, options.text_similarity_weight, folder)
-        return {
-            f"{name}_target": neighbourhood_targets(np.asarray(values), nearest, options.own_share)
-            for name, values in features.items()
-        }
+    is_stored = isinstance(image, StoredRows) or isinstance(text, StoredRows)
+    if not is_stored and len(image) <= LANDMARKS:
+        return {"coordinates": Coordinates(image, text, options).landmark_coordinates}
     if folder is None:
         # Files that are open can be read after they have been deleted.
         with TemporaryDirectory() as temporary:
             return find_neighbourhood(image, text, options, Path(temporary))
-    if (folder / "targets").exists():
-        return dict(open_rows(folder / "targets"))
-    nearest = _kept_neighbours(image, text, count, options.text_similarity_weight, folder)
-    return dict(_store_targets(features, nearest, options.own_share, folder))
+    kept = folder / "coordinates"
+    if not kept.exists():
+        for unfinished in folder.glob(f"{TEMPORARY_PREFIX}*"):
+            remove_folder(unfinished)
+        store_rows(kept, ({"coordinates": block} for block in Coordinates(image, text, options).blocks()))
+    found = open_rows(kept)["coordinates"]
+    return {"coordinates": found if is_stored else np.asarray(found)}
 
 
-def nearest_pairs(image: Rows, text: Rows, count: int, text_weight: float) -> np.ndarray:
-    """The nearest other pairs by (1 - w) z(cos of images) + w z(cos of texts), w = `text_weight`.
+def coordinate_units(options: NeighbourhoodConfig) -> int:
+    """The width of the coordinates: those in the graph, and as many principal axes of the pair's own features."""
+    return 2 * options.coordinates
+
+
+class Coordinates:
+    """The coordinates of pairs: their place in the graph, and the principal axes of their own features.
+
+    Where the graph falls into many parts, it cannot tell all of them apart; the features can.
+
+    Args:
+        image, text, options: as for `find_neighbourhood`; at least 2 pairs.
+
+    Attributes:
+        landmarks: the numbers of the pairs that make the graph.
+        landmark_coordinates: float32 [landmarks, `coordinate_units(options)`].
+    """
+
+    def __init__(self, image: Rows, text: Rows, options: NeighbourhoodConfig):
+        self.joint = JointVectors(image, text, options.text_similarity_weight)
+        self.landmarks = np.unique(np.linspace(0, len(image) - 1, LANDMARKS).astype(np.int64))
+        parts = np.split(self.landmarks, range(BLOCK_ROWS, len(self.landmarks), BLOCK_ROWS))
+        vectors = np.concatenate([self.joint[part] for part in parts])
+        allowed = max(_FEWEST_NEIGHBOURS, len(vectors) // 100)
+        self.count = min(options.neighbours, allowed, len(vectors) - 1)
+        places, self._eigenvalues = graph_coordinates(nearest_rows(vectors, self.count), options.coordinates)
+        sample = vectors[_even_rows(vectors, _AXES_ROWS)]
+        self._axes = _principal_axes(sample, max(options.coordinates, _SEARCHED_UNITS))
+        own = vectors @ self._axes[:, : options.coordinates]
+        self._own_scale = _scale_to(own, _NORM * np.sqrt(options.own_share))
+        self._places = places * _scale_to(places, _NORM * np.sqrt(1.0 - options.own_share))
+        self.landmark_coordinates = self._joined(self._places, own)
+        self._searched = vectors @ self._axes if len(vectors) < len(image) else None
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """The coordinates of all pairs, float32 [block, units] at a time."""
+        if self._searched is None:
+            for start in range(0, len(self.joint), BLOCK_ROWS):
+                yield self.landmark_coordinates[start : start + BLOCK_ROWS]
+            return
+        index = _index(self._searched)
+        with ProgressBar(len(self.joint), "neighbourhoods", "pairs") as bar:
+            for start in range(0, len(self.joint), BLOCK_ROWS):
+                reduced = self.joint[start : start + BLOCK_ROWS] @ self._axes
+                nearest = index.search(reduced, self.count)[1]
+                # A coordinate times its eigenvalue is the mean of the neighbours' (see `graph_coordinates`).
+                places = self._places[nearest].mean(axis=1) / self._eigenvalues
+                yield self._joined(places, reduced[:, : self._places.shape[1]])
+                bar.update(len(reduced))
+
+    def _joined(self, places: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Coordinates in the graph and along the principal axes, of which narrow features have fewer, side by side."""
+        joined = np.zeros((len(places), 2 * places.shape[1]), np.float32)
+        joined[:, : places.shape[1]] = places
+        joined[:, places.shape[1] : places.shape[1] + own.shape[1]] = self._own_scale * own
+        return joined
+
+
+class JointVectors:
+    """Vectors of pairs whose inner product is (1 - w) z(cos of images) + w z(cos of texts), up to a constant.
 
     The cosines are of centred features, and z brings each modality's to zero mean and unit deviation, as one modality
     may spread its cosines far less than the other.
@@ -79,21 +143,7 @@ def nearest_pairs(image: Rows, text: Rows, count: int, text_weight: float) -> np
     Args:
         image: [pairs, image_units] features.
         text: [pairs, text_units] features.
-        count: neighbours per pair, less than the number of pairs.
-        text_weight: between 0 and 1.
-
-    Returns:
-        int32 [pairs, count], nearest first; exact up to `EXACT_PAIRS` pairs.
-    """
-    joint = JointVectors(image, text, text_weight)
-    return exact_neighbours(joint, count) if len(joint) <= EXACT_PAIRS else indexed_neighbours(joint, count)
-
-
-class JointVectors:
-    """Vectors of pairs whose inner product is the weighted sum of both modalities' similarities.
-
-    Args:
-        image, text, text_weight: as for `nearest_pairs`.
+        text_weight: w, between 0 and 1.
     """
 
     def __init__(self, image: Rows, text: Rows, text_weight: float):
@@ -113,135 +163,75 @@ class JointVectors:
         return np.concatenate([scale * _unit_rows(values[rows], centre) for values, centre, scale in self._parts], 1)
 
 
-def exact_neighbours(joint: JointVectors, count: int) -> np.ndarray:
-    """The rows with the largest inner products, among all other rows: int32 [rows, count], nearest first."""
-    vectors = np.concatenate([joint[start : start + BLOCK_ROWS] for start in range(0, len(joint), BLOCK_ROWS)])
+def nearest_rows(vectors: np.ndarray, count: int) -> np.ndarray:
+    """The rows with the largest inner products, among all other rows: int32 [rows, count], in no order."""
     nearest = np.empty((len(vectors), count), np.int32)
     for start in range(0, len(vectors), BLOCK_ROWS):
         similarity = vectors[start : start + BLOCK_ROWS] @ vectors.T
         own = np.arange(len(similarity))
         similarity[own, start + own] = -np.inf
-        nearest[start : start + len(own)] = _largest(similarity, count)
+        nearest[start : start + len(own)] = np.argpartition(-similarity, count - 1, axis=1)[:, :count]
     return nearest
 
 
-def indexed_neighbours(joint: JointVectors, count: int) -> np.ndarray:
-    """As `exact_neighbours`, with most of the same rows, in time and memory for millions of rows.
+def graph_coordinates(nearest: np.ndarray, units: int) -> tuple[np.ndarray, np.ndarray]:
+    """The smoothest functions of the graph that links every row with itself and its nearest rows.
 
-    Raises:
-        ImportError: if faiss is not installed.
+    With W the symmetric weights of the links and D their sums, these are the eigenvectors of D^-1 W with the largest
+    eigenvalues, after the first, which is constant: (D^-1 W) y = eigenvalue * y. So a row's coordinate times the
+    eigenvalue is the mean of its neighbours' coordinates. Each has unit variance before it is multiplied by its
+    eigenvalue to the power of 2.
+
+    Args:
+        nearest: int [rows, neighbours], without the row itself.
+        units: how many functions.
+
+    Returns:
+        The coordinates, float64 [rows, units], and their eigenvalues [units]. Where there are too few functions, or
+        their eigenvalue is not positive, the coordinate is 0 and the eigenvalue 1.
     """
+    from scipy import sparse
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    num_rows, count = nearest.shape
+    links = (np.ones(nearest.size), (np.repeat(np.arange(num_rows), count), nearest.ravel()))
+    weights = sparse.csr_matrix(links, shape=(num_rows, num_rows)) + sparse.identity(num_rows, format="csr")
+    weights = (weights + weights.T) / 2
+    roots = np.sqrt(np.asarray(weights.sum(axis=1)).ravel())
+    # D^-1/2 W D^-1/2 is symmetric and has the eigenvectors D^1/2 y. The first, of constant y, is subtracted.
+    scaling = sparse.diags(1.0 / roots)
+    symmetric = scaling @ weights @ scaling
+    constant = roots / np.linalg.norm(roots)
+    if num_rows > _DENSE_ROWS:
+        without_constant = LinearOperator(
+            symmetric.shape, matvec=lambda x: symmetric @ x - constant * (constant @ x), dtype=np.float64
+        )
+        start = np.random.default_rng(0).standard_normal(num_rows)
+        eigenvalues, vectors = eigsh(without_constant, units, which="LA", v0=start)
+    else:
+        eigenvalues, vectors = np.linalg.eigh(symmetric.toarray() - np.outer(constant, constant))
+    order = np.argsort(-eigenvalues)[:units]
+    order = order[eigenvalues[order] > 1e-6]
+    functions = vectors[:, order] / roots[:, None]
+    # An eigenvector's sign is arbitrary: the largest entry is made positive.
+    functions *= np.sign(functions[np.abs(functions).argmax(axis=0), np.arange(len(order))])
+    coordinates, padded = np.zeros((num_rows, units)), np.ones(units)
+    padded[: len(order)] = eigenvalues[order]
+    coordinates[:, : len(order)] = functions / functions.std(axis=0) * padded[: len(order)] ** _SMOOTHING
+    return coordinates, padded
+
+
+def _index(vectors: np.ndarray) -> Any:
+    """An index for the largest inner products."""
     try:
         import faiss
     except ImportError as error:
         raise ImportError(
-            f"Neighbours of more than {EXACT_PAIRS:,} pairs need faiss. Install with: pip install faiss-cpu"
+            f"Neighbourhoods of more than {LANDMARKS:,} pairs need faiss. Install with: pip install faiss-cpu"
         ) from error
-    num_lists = max(1, min(round(_LISTS_PER_ROOT * np.sqrt(len(joint))), len(joint) // _SAMPLES_PER_LIST))
-    axes = _principal_axes(joint[_even_rows(joint, _PCA_ROWS)], _REDUCED_UNITS)
-    units = axes.shape[1]
-    lists = faiss.IndexIVFScalarQuantizer(
-        faiss.IndexFlatIP(units), units, num_lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
-    )
-    lists.nprobe = _PROBED_LISTS
-    sample = _even_rows(joint, _SAMPLES_PER_LIST * num_lists)
-    parts = [sample[start : start + BLOCK_ROWS] for start in range(0, len(sample), BLOCK_ROWS)]
-    lists.train(np.concatenate([joint[part] @ axes for part in parts]))
-    with ProgressBar(2 * len(joint), "neighbours", "pairs") as bar:
-        for start in range(0, len(joint), BLOCK_ROWS):
-            lists.add(joint[start : start + BLOCK_ROWS] @ axes)
-            bar.update(min(BLOCK_ROWS, len(joint) - start))
-        nearest = np.empty((len(joint), count), np.int32)
-        # List by list, so that the candidates of a block are mostly the same rows, which are read once.
-        order = np.concatenate([_list_members(lists.invlists, number) for number in range(lists.nlist)])
-        for start in range(0, len(order), BLOCK_ROWS):
-            rows = order[start : start + BLOCK_ROWS]
-            queries = joint[rows]
-            candidates = lists.search(queries @ axes, _CANDIDATES_PER_NEIGHBOUR * count + 1)[1]
-            nearest[rows] = _nearest_candidates(joint, rows, queries, candidates, count)
-            bar.update(len(rows))
-    return nearest
-
-
-def neighbourhood_targets(features: np.ndarray, rows: np.ndarray, own_share: float) -> np.ndarray:
-    """own_share * x + (1 - own_share) * mean of the neighbours, stretched about the centre to the spread of `features`.
-
-    Averaging shrinks the spread; without the stretch the reconstruction would weigh less than its weight says.
-
-    Args:
-        features: [pairs, units] array.
-        rows: int [pairs, neighbours].
-        own_share: between 0 and 1.
-
-    Returns:
-        float32 [pairs, units].
-    """
-    smoothing = _Smoothing(features, rows, own_share)
-    smoothed = np.concatenate([smoothing.block(start) for start in range(0, len(features), BLOCK_ROWS)])
-    return smoothing.stretched(smoothed)
-
-
-class _Smoothing:
-    """Neighbourhood means, block by block, and the stretch that gives them the spread of the features."""
-
-    def __init__(self, features: Rows, rows: np.ndarray, own_share: float):
-        self.features, self.rows, self.own_share = features, rows, own_share
-        num_rows, mean, mean_squared_norm = moments(features)
-        self.centre = mean.astype(np.float32)
-        self.squares, self.smoothed_squares = num_rows * mean_squared_norm, 0.0
-
-    def block(self, start: int) -> np.ndarray:
-        """own_share * x + (1 - own_share) * mean of the neighbours, of centred features: float32 [block, units]."""
-        rows = self.rows[start : start + BLOCK_ROWS]
-        neighbours, position = np.unique(rows, return_inverse=True)
-        position = position.reshape(rows.shape)
-        centred = np.asarray(self.features[neighbours], np.float32) - self.centre
-        own = np.asarray(self.features[start : start + BLOCK_ROWS], np.float32) - self.centre
-        smoothed = np.float32(self.own_share) * own
-        for column in position.T:
-            smoothed += np.float32((1.0 - self.own_share) / rows.shape[1]) * centred[column]
-        self.smoothed_squares += float(np.sum(np.square(smoothed), dtype=np.float64))
-        return smoothed
-
-    def stretched(self, smoothed: np.ndarray) -> np.ndarray:
-        """The targets, once every block has been computed."""
-        stretch = np.sqrt(self.squares / self.smoothed_squares) if self.smoothed_squares > 0 else 1.0
-        return self.centre + np.float32(stretch) * smoothed
-
-
-def _kept_neighbours(image: Rows, text: Rows, count: int, text_weight: float, folder: Path | None) -> np.ndarray:
-    """`nearest_pairs`, kept in a file if it takes minutes."""
-    if folder is None or len(image) <= EXACT_PAIRS:
-        return nearest_pairs(image, text, count, text_weight)
-    file = folder / "neighbours.npy"
-    if not file.exists():
-        nearest = nearest_pairs(image, text, count, text_weight)
-        with atomic_write(file) as target:
-            np.save(target, nearest)
-        return nearest
-    return np.load(file)
-
-
-def _store_targets(features: dict[str, Rows], rows: np.ndarray, own_share: float, folder: Path) -> dict[str, Rows]:
-    """`neighbourhood_targets` in files. Means are written first: the stretch is known when all of them are."""
-    smoothing = {f"{name}_target": _Smoothing(values, rows, own_share) for name, values in features.items()}
-
-    def means() -> Iterator[dict[str, np.ndarray]]:
-        with ProgressBar(len(rows), "neighbourhoods", "pairs") as bar:
-            for start in range(0, len(rows), BLOCK_ROWS):
-                yield {name: one.block(start) for name, one in smoothing.items()}
-                bar.update(min(BLOCK_ROWS, len(rows) - start))
-
-    for unfinished in (folder / "means", *folder.glob(f"{TEMPORARY_PREFIX}*")):
-        remove_folder(unfinished)
-    stored = store_rows(folder / "means", means())
-    blocks = (
-        {name: one.stretched(stored[name][start : start + BLOCK_ROWS]) for name, one in smoothing.items()}
-        for start in range(0, len(rows), BLOCK_ROWS)
-    )
-    targets = store_rows(folder / "targets", blocks)
-    remove_folder(folder / "means")
-    return dict(targets)
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(np.ascontiguousarray(vectors, np.float32))
+    return index
 
 
 def _even_rows(rows: Rows | JointVectors, most: int) -> np.ndarray:
@@ -251,38 +241,14 @@ def _even_rows(rows: Rows | JointVectors, most: int) -> np.ndarray:
 
 def _principal_axes(vectors: np.ndarray, most: int) -> np.ndarray:
     """The orthogonal directions in which `vectors` are longest, about those of all rows: float32 [units, axes]."""
-    # By NumPy: faiss.PCAMatrix takes ten times as long.
     axes = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)[1]
     return np.ascontiguousarray(axes[:, ::-1][:, :most], np.float32)
 
 
-def _list_members(lists: Any, number: int) -> np.ndarray:
-    import faiss
-
-    size = lists.list_size(number)
-    return faiss.rev_swig_ptr(lists.get_ids(number), size).copy() if size else np.empty(0, np.int64)
-
-
-def _nearest_candidates(
-    joint: JointVectors, rows: np.ndarray, queries: np.ndarray, candidates: np.ndarray, count: int
-) -> np.ndarray:
-    """The best of each row's candidates by the full vectors, without the row itself: int32 [rows, count]."""
-    # Too few rows in the probed lists leave -1; the row itself stands in, as it is nobody's neighbour.
-    candidates = np.where(candidates < 0, rows[:, None], candidates)
-    unique, position = np.unique(candidates, return_inverse=True)
-    vectors = joint[unique]
-    similarity = np.empty(candidates.shape, np.float32)
-    for row, columns in enumerate(position.reshape(candidates.shape)):
-        similarity[row] = vectors[columns] @ queries[row]
-    similarity[candidates == rows[:, None]] = -np.inf
-    return np.take_along_axis(candidates, _largest(similarity, count), axis=1).astype(np.int32)
-
-
-def _largest(values: np.ndarray, count: int) -> np.ndarray:
-    """The columns of the `count` largest values of each row, largest first."""
-    columns = np.argpartition(-values, count - 1, axis=1)[:, :count]
-    order = np.argsort(-np.take_along_axis(values, columns, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(columns, order, axis=1)
+def _scale_to(values: np.ndarray, norm: float) -> np.float32:
+    """The factor that gives `values` a root-mean-square norm of `norm`."""
+    squares = np.mean(np.sum(np.square(values), axis=1, dtype=np.float64))
+    return np.float32(norm / np.sqrt(max(squares, np.finfo(np.float32).tiny)))
 
 
 def _unit_rows(features: np.ndarray, centre: np.ndarray) -> np.ndarray:

@@ -139,6 +139,12 @@ class RunFolder:
             write_json(file, description)
             return
         existing, wanted = json.loads(file.read_text(encoding="utf-8")), json.loads(json.dumps(description))
+        stored = existing.get("config", {})
+        if stored.get("neighbourhood", {}).get("neighbours") and "neighbourhood_weight" not in stored.get("loss", {}):
+            raise ValueError(
+                f"{self.path} was started by an earlier version, which reconstructed means over neighbours. It cannot "
+                "be continued. Choose another folder, or --overwrite this one."
+            )
         for one in (existing, wanted):
             if "config" in one:
                 # A run of an earlier version lacks the keys that were added since. Their defaults are what it did.
@@ -165,8 +171,8 @@ class RunFolder:
         with atomic_path(self.model, suffix=".keras") as temporary:
             copy.save(temporary)
 
-    def read_history(self, epochs: int) -> list[dict[str, float]]:
-        """The rows of the first `epochs` epochs."""
+    def read_history(self, epochs: int | None = None) -> list[dict[str, float]]:
+        """The rows of the first `epochs` epochs, or of all."""
         if not self.history.exists():
             return []
         rows: list[dict[str, float]] = []

@@ -10,7 +10,7 @@ from typing import TextIO
 import keras
 import numpy as np
 
-from cmimh_tf.config import CMIMHConfig
+from cmimh_tf.config import CMIMHConfig, batches_per_epoch
 from cmimh_tf.data.pairs import PairedData
 from cmimh_tf.files import remove_folder
 from cmimh_tf.model import CMIMH
@@ -22,7 +22,6 @@ from cmimh_tf.training.callbacks import (
     ResumableCheckpoint,
     TrainingProgress,
 )
-from cmimh_tf.training.dataset import steps_per_epoch
 from cmimh_tf.training.health import HealthCheck
 from cmimh_tf.training.neighbourhood import find_neighbourhood
 from cmimh_tf.training.run_folder import RunFolder
@@ -77,7 +76,8 @@ def train_model(
     fitted, validation = split_validation(train, config.training.validation_share, config.seed)
     if len(fitted) < 2:
         raise ValueError(f"`train` must have at least 2 pairs to train on. Received: {len(fitted)}.")
-    epochs, steps = config.training.epochs, steps_per_epoch(len(fitted), config.training.batch_size)
+    epochs = config.training.num_epochs(len(fitted))
+    steps = batches_per_epoch(len(fitted), config.training.batch_size)
 
     model = CMIMH(config=config, image_units=fitted.image.shape[1], text_units=fitted.text.shape[1])
     model.compile()
@@ -102,9 +102,10 @@ def train_model(
     started = time.monotonic()
     if first_epoch < epochs and not (stopping and stopping.is_exhausted()):
         columns: dict[str, Rows] = {"image": fitted.image, "text": fitted.text}
-        columns |= find_neighbourhood(
-            fitted.image, fitted.text, config.neighbourhood, folder.neighbourhood if folder else None
-        )
+        if model.needs_coordinates:
+            columns |= find_neighbourhood(
+                fitted.image, fitted.text, config.neighbourhood, folder.neighbourhood if folder else None
+            )
         model.fit(
             columns,
             epochs=epochs,

@@ -48,7 +48,12 @@ def test_a_collapsed_training_says_so_while_it_runs():
     # Inputs this small leave every probability at a half.
     config = override(
         get_preset("smoke"),
-        {"network.input_norm": 1e-3, "training.epochs": 11, "neighbourhood.neighbours": 0, "training.batch_size": 128},
+        {
+            "network.input_norm": 1e-3,
+            "training.epochs": 11,
+            "loss.neighbourhood_weight": 0.0,
+            "training.batch_size": 128,
+        },
     )
     output = io.StringIO()
     trained = train_model(make_synthetic(128, seed=0), config, progress=output)

@@ -5,12 +5,12 @@ from cmimh_tf.config import NeighbourhoodConfig
 from cmimh_tf.stored_rows import StoredRows, store_rows
 from cmimh_tf.training import neighbourhood
 from cmimh_tf.training.neighbourhood import (
+    Coordinates,
     JointVectors,
-    exact_neighbours,
+    coordinate_units,
     find_neighbourhood,
-    indexed_neighbours,
-    nearest_pairs,
-    neighbourhood_targets,
+    graph_coordinates,
+    nearest_rows,
 )
 
 
@@ -22,6 +22,10 @@ def clusters():
     image = np.eye(3)[label] @ generator.normal(size=(3, 8)) * 10 + generator.normal(size=(60, 8))
     text = np.eye(3)[label] @ generator.normal(size=(3, 5)) * 10 + generator.normal(size=(60, 5))
     return image.astype(np.float32), text.astype(np.float32), label
+
+
+def nearest_pairs(image, text, count, text_weight):
+    return np.sort(nearest_rows(JointVectors(image, text, text_weight)[:], count), axis=1)
 
 
 def test_neighbours_are_of_the_same_cluster_and_never_oneself(clusters):
@@ -43,7 +47,7 @@ def test_equal_to_the_naive_definition(clusters, monkeypatch):
 
     similarity = 0.3 * z_cosine(image) + 0.7 * z_cosine(text)
     np.fill_diagonal(similarity, -np.inf)
-    expected = np.argsort(-similarity, axis=1)[:, :5]
+    expected = np.sort(np.argsort(-similarity, axis=1)[:, :5], axis=1)
     monkeypatch.setattr(neighbourhood, "BLOCK_ROWS", 7)
     np.testing.assert_array_equal(nearest_pairs(image, text, 5, 0.7), expected)
 
@@ -54,24 +58,70 @@ def test_scale_of_the_features_does_not_matter(clusters, factor):
     np.testing.assert_array_equal(nearest_pairs(image * factor, text, 5, 0.5), nearest_pairs(image, text, 5, 0.5))
 
 
-def test_targets_by_hand():
-    features = np.array([[0.0], [2.0], [4.0], [-6.0]], np.float32)
-    rows = np.array([[1], [2], [1], [0]])
-    # The mean is 0; half own, half neighbour: 1, 3, 3, -3, then stretched from a spread of sqrt(7) to sqrt(14).
-    expected = np.array([[1.0], [3.0], [3.0], [-3.0]]) * np.sqrt(2)
-    np.testing.assert_allclose(neighbourhood_targets(features, rows, 0.5), expected, rtol=1e-6)
-    np.testing.assert_allclose(neighbourhood_targets(features, rows, 1.0), features, atol=1e-6)
+def ring(rows):
+    """Each row is linked with the one before and the one after it."""
+    return np.stack([np.arange(rows) - 1, np.arange(rows) + 1], axis=1) % rows
 
 
-def test_switched_off_or_alone():
-    features = np.ones((1, 3), np.float32)
-    assert find_neighbourhood(features, features, NeighbourhoodConfig()) == {}
-    many = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
-    assert find_neighbourhood(many, many, NeighbourhoodConfig(neighbours=0)) == {}
-    # More neighbours than there are others: all of them.
-    targets = find_neighbourhood(many, many, NeighbourhoodConfig(neighbours=20, own_share=0.0))["image_target"]
-    centred = many - many.mean(axis=0)
-    np.testing.assert_allclose(targets - many.mean(axis=0), -centred, atol=1e-5)
+@pytest.mark.parametrize("dense_rows", [1500, 10])
+def test_coordinates_of_a_ring_by_hand(dense_rows, monkeypatch):
+    monkeypatch.setattr(neighbourhood, "_DENSE_ROWS", dense_rows)
+    rows = 100
+    # On a ring with loops, cos and sin of 2 pi k i / n, k = 1, 2, ..., have the eigenvalue (1 + 2 cos(2 pi k / n)) / 3.
+    coordinates, eigenvalues = graph_coordinates(ring(rows), 4)
+    angle = 2 * np.pi / rows
+    np.testing.assert_allclose(eigenvalues, (1 + 2 * np.cos(angle * np.array([1, 1, 2, 2]))) / 3, rtol=1e-6)
+    # Unit variance times the eigenvalue squared; both functions of one frequency together are a circle.
+    for pair, frequency in ((coordinates[:, :2], 1), (coordinates[:, 2:], 2)):
+        radius = np.sqrt(2) * eigenvalues[2 * frequency - 1] ** 2
+        np.testing.assert_allclose(np.hypot(*pair.T), radius, rtol=1e-3)
+        step = np.linalg.norm(pair[1] - pair[0])
+        assert step == pytest.approx(2 * radius * np.sin(frequency * angle / 2), rel=1e-3)
+
+
+def test_a_coordinate_times_its_eigenvalue_is_the_mean_of_the_neighbours():
+    nearest = ring(300)
+    coordinates, eigenvalues = graph_coordinates(nearest, 6)
+    means = (coordinates + coordinates[nearest].sum(axis=1)) / 3
+    np.testing.assert_allclose(means, eigenvalues * coordinates, atol=1e-3)
+
+
+def test_coordinates_that_do_not_exist_are_zero():
+    coordinates, eigenvalues = graph_coordinates(ring(4), 10)
+    assert coordinates.shape == (4, 10)
+    assert np.isfinite(coordinates).all()
+    # Of the ring's four eigenvalues, 1, 1/3, 1/3 and -1/3, only the middle two are positive and not constant.
+    np.testing.assert_allclose(eigenvalues[:2], 1 / 3, rtol=1e-6)
+    assert not coordinates[:, 2:].any()
+    assert (eigenvalues[2:] == 1).all()
+
+
+def test_clusters_are_told_apart_and_the_own_share_is_that_of_the_features(clusters):
+    image, text, label = clusters
+    options = NeighbourhoodConfig(neighbours=10, coordinates=2, own_share=0.25)
+    found = find_neighbourhood(image, text, options)["coordinates"]
+    assert found.shape == (60, coordinate_units(options)) == (60, 4)
+    assert found.dtype == np.float32
+    places, own = found[:, :2], found[:, 2:]
+    assert np.mean(np.sum(places**2, axis=1)) == pytest.approx(75.0, rel=1e-4)
+    assert np.mean(np.sum(own**2, axis=1)) == pytest.approx(25.0, rel=1e-4)
+    centres = np.stack([places[label == one].mean(axis=0) for one in range(3)])
+    np.testing.assert_allclose(places, centres[label], atol=0.1)
+    assert min(np.linalg.norm(centres[a] - centres[b]) for a, b in ((0, 1), (0, 2), (1, 2))) > 5
+
+
+@pytest.mark.parametrize("pairs", [2, 3, 9])
+def test_few_pairs_and_narrow_features(pairs):
+    features = np.random.default_rng(0).normal(size=(pairs, 3)).astype(np.float32)
+    found = find_neighbourhood(features, features[:, :1], NeighbourhoodConfig())["coordinates"]
+    assert found.shape == (pairs, 128)
+    assert np.isfinite(found).all()
+
+
+def test_one_pair_in_a_hundred_is_a_neighbour_but_at_least_five(many):
+    options = NeighbourhoodConfig(neighbours=30)
+    counts = [Coordinates(*(values[:rows] for values in many), options).count for rows in (4, 300, 1000, 3000)]
+    assert counts == [3, 5, 10, 30]
 
 
 @pytest.fixture(scope="module")
@@ -85,49 +135,47 @@ def many():
     return image.astype(np.float32), text.astype(np.float32)
 
 
-def recall(found, expected):
-    return np.mean([len(set(one) & set(other)) / len(other) for one, other in zip(found, expected, strict=True)])
+def test_the_same_pairs_have_the_same_coordinates(many):
+    first, again = (find_neighbourhood(*many, NeighbourhoodConfig())["coordinates"] for _ in range(2))
+    np.testing.assert_array_equal(first, again)
 
 
-def test_the_index_finds_most_of_the_exact_neighbours(many, monkeypatch):
-    joint = JointVectors(*many, 0.6)
-    expected = exact_neighbours(joint, 20)
-    found = indexed_neighbours(joint, 20)
-    assert recall(found, expected) > 0.95
-    assert (found != np.arange(3000)[:, None]).all()
-    assert all(len(set(row)) == 20 for row in found.tolist())
-    # Nearest first, by the full vectors.
-    similarity = np.einsum("nd,nkd->nk", joint[:50], joint[found[:50].ravel()].reshape(50, 20, -1))
-    assert (np.diff(similarity, axis=1) <= 1e-4).all()
-    np.testing.assert_array_equal(indexed_neighbours(joint, 20), found)
-    monkeypatch.setattr(neighbourhood, "_PROBED_LISTS", 1)
-    assert recall(indexed_neighbours(joint, 20), expected) < 0.9
+def test_pairs_beside_the_landmarks_lie_where_the_whole_graph_has_them(many, monkeypatch):
+    options = NeighbourhoodConfig(neighbours=20, coordinates=8)
+    monkeypatch.setattr(neighbourhood, "LANDMARKS", 1500)
+    found = find_neighbourhood(*many, options)["coordinates"]
+    coordinates = Coordinates(*many, options)
+    assert len(coordinates.landmarks) == 1500
+    others = np.setdiff1d(np.arange(3000), coordinates.landmarks)
+
+    def cosine(one, other):
+        one, other = one[:, :8], other[:, :8]
+        return np.sum(one * other) / np.sqrt(np.sum(one**2) * np.sum(other**2))
+
+    assert cosine(found[coordinates.landmarks], coordinates.landmark_coordinates) > 0.9
+    joint = JointVectors(*many, options.text_similarity_weight)[:]
+    nearest = (joint[others] @ joint[coordinates.landmarks].T).argmax(axis=1)
+    assert cosine(found[others], coordinates.landmark_coordinates[nearest]) > 0.6
+    assert abs(cosine(found[others], coordinates.landmark_coordinates[nearest[::-1]])) < 0.1
+    # The pairs' own part does not depend on the landmarks, but for the axes.
+    spread = np.mean(np.sum(found[others][:, 8:] ** 2, axis=1)) / np.mean(np.sum(found[:, 8:] ** 2, axis=1))
+    assert spread == pytest.approx(1.0, abs=0.05)
 
 
-@pytest.mark.parametrize("exact_pairs", [50_000, 100])
-def test_targets_of_stored_rows_equal_those_of_arrays(many, exact_pairs, tmp_path, monkeypatch):
-    monkeypatch.setattr(neighbourhood, "EXACT_PAIRS", exact_pairs)
+@pytest.mark.parametrize("landmarks", [50_000, 100])
+def test_coordinates_of_stored_rows_equal_those_of_arrays(many, landmarks, tmp_path, monkeypatch):
+    monkeypatch.setattr(neighbourhood, "LANDMARKS", landmarks)
     image, text = many
     stored = store_rows(tmp_path / "vectors", [{"image": image, "text": text}])
-    expected = find_neighbourhood(image, text, NeighbourhoodConfig())
+    expected = find_neighbourhood(image, text, NeighbourhoodConfig())["coordinates"]
+    assert isinstance(expected, np.ndarray)
     found = find_neighbourhood(stored["image"], stored["text"], NeighbourhoodConfig(), tmp_path / "kept")
-    for name in ("image_target", "text_target"):
-        assert isinstance(found[name], StoredRows)
-        np.testing.assert_array_equal(np.asarray(found[name]), expected[name])
-    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == sorted(
-        ["targets"] + (["neighbours.npy"] if exact_pairs == 100 else [])
-    )
-    for name, values in find_neighbourhood(stored["image"], stored["text"], NeighbourhoodConfig()).items():
-        np.testing.assert_array_equal(np.asarray(values), expected[name])
+    assert isinstance(found["coordinates"], StoredRows)
+    np.testing.assert_array_equal(np.asarray(found["coordinates"]), expected)
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["coordinates"]
+    without_folder = find_neighbourhood(stored["image"], stored["text"], NeighbourhoodConfig())["coordinates"]
+    np.testing.assert_array_equal(np.asarray(without_folder), expected)
     # The next call reads what was kept.
-    monkeypatch.setattr(neighbourhood, "nearest_pairs", None)
+    monkeypatch.setattr(neighbourhood, "Coordinates", None)
     again = find_neighbourhood(stored["image"], stored["text"], NeighbourhoodConfig(), tmp_path / "kept")
-    np.testing.assert_array_equal(again["text_target"][:9], expected["text_target"][:9])
-
-
-def test_neighbours_of_many_pairs_in_memory_are_kept(many, tmp_path, monkeypatch):
-    monkeypatch.setattr(neighbourhood, "EXACT_PAIRS", 100)
-    expected = find_neighbourhood(*many, NeighbourhoodConfig(), tmp_path)
-    monkeypatch.setattr(neighbourhood, "nearest_pairs", None)
-    found = find_neighbourhood(*many, NeighbourhoodConfig(), tmp_path)
-    np.testing.assert_array_equal(found["image_target"], expected["image_target"])
+    np.testing.assert_array_equal(again["coordinates"][:9], expected[:9])

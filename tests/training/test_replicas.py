@@ -33,7 +33,7 @@ SCRIPT = textwrap.dedent("""
         return override(get_preset("smoke"), {
             "loss.reconstruction_weight": 0.0, "loss.cross_reconstruction_weight": 0.0, "loss.independence_weight": 0.0,
             "loss.modality_gap_warmup_steps": 0, "loss.balance_weight": 1.0, "network.input_noise": 0.0,
-            "neighbourhood.neighbours": 0,
+            "loss.neighbourhood_weight": 0.0,
             "optimizer.schedule": "constant", "optimizer.weight_decay": 0.0, "optimizer.gradient_clip_norm": clip,
             **rates,
         })

@@ -88,9 +88,9 @@ def shards(pairs, tmp_path):
     return str(folder)
 
 
-@pytest.mark.parametrize("exact_pairs", [50_000, 100])
-def test_shards_above_the_limit_train_to_the_same_weights(shards, exact_pairs, tmp_path, monkeypatch):
-    monkeypatch.setattr(neighbourhood, "EXACT_PAIRS", exact_pairs)
+@pytest.mark.parametrize("landmarks", [50_000, 100])
+def test_shards_above_the_limit_train_to_the_same_weights(shards, landmarks, tmp_path, monkeypatch):
+    monkeypatch.setattr(neighbourhood, "LANDMARKS", landmarks)
     config = smoke(training__epochs=3, training__validation_share=0.2)
     in_memory = load_data(shards, 0, tmp_path / "vectors")
     monkeypatch.setattr(stored_rows, "IN_MEMORY_BYTES", 1000)
@@ -102,7 +102,7 @@ def test_shards_above_the_limit_train_to_the_same_weights(shards, exact_pairs, t
     expected = train(in_memory.take(rows), config)
     with pytest.raises(KeyboardInterrupt):
         train(in_files.take(rows), config, tmp_path / "run", callbacks=[StopAfter(epoch=1, batch=1)])
-    assert (tmp_path / "run" / "checkpoints" / "neighbourhood" / "targets").exists()
+    assert (tmp_path / "run" / "checkpoints" / "neighbourhood" / "coordinates").exists()
     found = train(load_data(shards, 0, tmp_path / "vectors").take(rows), config, tmp_path / "run")
     for one, other in zip(expected.model.get_weights(), found.model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -48,16 +48,27 @@ def test_values_survive_32_bit_floats():
     assert space.overrides({"loss.balance_weight": 0.10000000149011612}) == {"loss.balance_weight": 0.1}
 
 
-def test_weight_that_is_switched_off_stays_so():
-    config = CMIMHConfig(loss=LossConfig(balance_weight=0.0))
-    assert "loss.balance_weight" not in make_space(config).keys
-    with pytest.raises(ValueError, match=r"`loss.balance_weight` must not be 0"):
-        make_space(config, weights=["balance"])
+def test_weight_that_is_switched_off_stays_so_unless_it_is_named():
+    config = CMIMHConfig(loss=LossConfig(independence_weight=2.0))
+    assert make_space(config).keys == ["loss.independence_weight"]
+    space = make_space(config, weights=["balance"])
+    assert space.keys == ["loss.balance_weight"]
+    assert space.config == override(config, {"loss.balance_weight": space.dimensions[0].start})
+    assert space.dimensions[0].start == 0.01
+
+
+def test_all_weights_are_searched_where_all_are_switched_off():
+    space = make_space(get_preset("default"))
+    assert [item.start for item in space.dimensions] == [40.0, 0.75, 2.5, 0.01]
+    assert space.config.loss.mutual_information_weight == 40.0
+    assert space.config.loss.neighbourhood_weight == get_preset("default").loss.neighbourhood_weight
 
 
 def test_extras_by_name_and_by_key():
     space = make_space(
-        get_preset("default"), weights=["balance"], extras=["epochs", "loss.cross_reconstruction_weight=0.5:2"]
+        override(get_preset("mscoco"), {"loss.cross_reconstruction_weight": 1.0}),
+        weights=["balance"],
+        extras=["epochs", "loss.cross_reconstruction_weight=0.5:2"],
     )
     assert space.keys == ["loss.balance_weight", "training.epochs", "loss.cross_reconstruction_weight"]
     epochs, cross = space.dimensions[1:]
