@@ -88,9 +88,12 @@ def add_web_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("server").add_argument
     default = WebSettings
     add("--host", default=default.host, metavar="ADDRESS", help="address to listen on (%(default)s)")
-    add("--max-body-bytes", type=int, default=default.max_body_bytes, metavar="N", help="per request (%(default)s)")
-    add("--max-connections", type=int, default=default.max_connections, metavar="N", help="open at once (%(default)s)")
-    add("--request-timeout", type=float, default=default.request_timeout, metavar="S", help="seconds (%(default)s)")
+    add("--max-body-bytes", type=int, default=default.max_body_bytes, metavar="N",
+        help="size of a request body, also after decompression (%(default)s)")  # fmt: skip
+    add("--max-connections", type=int, default=default.max_connections, metavar="N",
+        help="connections at the same time; further ones wait (%(default)s)")  # fmt: skip
+    add("--request-timeout", type=float, default=default.request_timeout, metavar="S",
+        help="seconds for a request to arrive, and again for its answer (%(default)s)")  # fmt: skip
     add("--shutdown-timeout", type=float, default=default.shutdown_timeout, metavar="S",
         help="seconds for running requests after SIGTERM (%(default)s)")  # fmt: skip
     add("--shutdown-delay", type=float, default=default.shutdown_delay, metavar="S",
@@ -99,7 +102,8 @@ def add_web_flags(parser: argparse.ArgumentParser) -> None:
     add("--tls-certificate", type=Path, metavar="FILE", help="PEM file; needs --tls-key")
     add("--tls-key", type=Path, metavar="FILE", help="PEM file; needs --tls-certificate")
     add("--access-log", action="store_true", help="log every request, not only errors")
-    add("--log-level", choices=("debug", "info", "warning", "error"), default=default.log_level, help="(%(default)s)")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default=default.log_level,
+        help="minimum level of log lines (%(default)s)")  # fmt: skip
 
 
 def web_flags(flags: dict[str, Any]) -> dict[str, Any]:

@@ -30,16 +30,12 @@ def make_document(settings: SearchSettings) -> dict[str, Any]:
         "id": _ID,
         "code": _HEX,
     }
-    queries = [_object({name: schema}, [name]) for name, schema in query.items()]
-    queries[3]["properties"]["side"] = {"type": "string", "enum": list(SIDES)}
+    side = {"side": {"type": "string", "enum": list(SIDES)}}
+    queries = [_object({name: query[name], **(side if name == "id" else {})}, [name]) for name in query]
+    several = _object({"queries": _list(_ref("Query"), 1, settings.max_queries)}, ["queries"])
     schemas = {
         "Query": {"oneOf": queries},
-        "Search": {
-            "oneOf": [
-                _object({"queries": _list(_ref("Query"), 1, settings.max_queries), **options}, ["queries"]),
-                _object({**query, "side": {"type": "string", "enum": list(SIDES)}, **options}),
-            ]
-        },
+        "Search": {"oneOf": [several, *queries], **_object(options)},
         "Form": _object({
             **{name: _list({"type": "string"}) for name in ("text", "id", "code")},
             "image": _list({"type": "string", "format": "binary"}), **options,

@@ -94,11 +94,12 @@ def parse_flags(arguments: Sequence[str] | None = None) -> SearchSettings:
     add("--poll-seconds", type=float, default=default.poll_seconds, metavar="S",
         help="seconds between two looks for a new version of the index (%(default)s)")  # fmt: skip
     add = parser.add_argument_group("limits").add_argument
-    add("--max-queries", type=int, default=default.max_queries, metavar="N", help="per request (%(default)s)")
+    add("--max-queries", type=int, default=default.max_queries, metavar="N", help="queries per request (%(default)s)")
     add("--max-top", type=int, default=default.max_top, metavar="N", help="results per query (%(default)s)")
-    add("--max-items", type=int, default=default.max_items, metavar="N", help="added per request (%(default)s)")
-    add("--max-pixels", type=int, default=default.max_pixels, metavar="N", help="of a picture (%(default)s)")
-    add("--max-waiting", type=int, default=default.max_waiting, metavar="N", help="waiting requests (%(default)s)")
+    add("--max-items", type=int, default=default.max_items, metavar="N", help="items added per request (%(default)s)")
+    add("--max-pixels", type=int, default=default.max_pixels, metavar="N", help="pixels per picture (%(default)s)")
+    add("--max-waiting", type=int, default=default.max_waiting, metavar="N",
+        help="waiting requests; further ones are rejected (%(default)s)")  # fmt: skip
     add("--num-threads", type=int, default=default.num_threads, metavar="N",
         help="requests that search at the same time; 0 means one per processor (%(default)s)")  # fmt: skip
     add("--thumbnail-bytes", type=int, default=default.thumbnail_bytes, metavar="N",

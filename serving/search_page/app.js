@@ -124,6 +124,11 @@ function whereOf() {
   return parts.length ? parts.join(" and ") : undefined;
 }
 
+function example(column) {
+  if (column.type === "number") return `${columnName(column.name)} >= ${column.range?.[0] ?? 0}`;
+  return `${columnName(column.name)} = ${quoted(column.values[0] || "")}`;
+}
+
 function setFilter(name, value) {
   const filters = { ...state.filters };
   if (value) filters[name] = value;
@@ -142,6 +147,7 @@ function drawFilters() {
       if (column.type === "number") return numberFilter(column, id);
       return column.complete === false ? textFilter(column, id) : choiceFilter(column, id);
     }));
+    $("where").placeholder = service.columns.slice(0, 2).map(example).join(" and ");
   }
   for (const show of filterControls.show) show();
   const used = Object.keys(state.filters).length + (state.where ? 1 : 0);
@@ -265,7 +271,7 @@ function listen() {
     $(`show-${name}`).addEventListener("change", () => {
       state[name] = $(`show-${name}`).checked;
       history.replaceState(history.state, "", address());
-      showMeasures();
+      showLegend();
       for (const panel of panels) panel.draw();
     });
   }
@@ -511,14 +517,19 @@ class Panel {
 
   drawFailure(error) {
     const reference = error.requestId ? make("p", { className: "reference" }, `Request ${error.requestId}`) : null;
-    const box = notice("The search failed", error.message, this.retry("Try again"), reference);
+    const isFilter = error.message.startsWith("`where`");
+    const message = error.message.replace("`where`", "The expression");
+    const remedy = isFilter
+      ? make("button", { type: "button", className: "button", onclick: () => go({ filters: {}, where: "" }) }, "Clear filters")
+      : this.retry("Try again");
+    const box = notice("The search failed", isFilter ? "The filter cannot be used." : message, remedy, reference);
     box.classList.add("problem");
     this.body.replaceChildren(box);
-    announce(`The search failed. ${error.message}`);
-    if (error.message.startsWith("`where`")) {
+    announce(`The search failed. ${message}`);
+    if (isFilter) {
       $("filters").open = true;
       $("where").setAttribute("aria-invalid", "true");
-      $("where-error").textContent = error.message;
+      $("where-error").textContent = message;
       $("where-error").hidden = false;
     }
   }
@@ -533,7 +544,7 @@ class Panel {
     else if (whereOf() && state.radius !== "") reason = `No ${what} passes the filter within ${count(Number(state.radius), "bit")} of the query.`;
     else if (whereOf()) reason = `No ${what} passes the filter.`;
     else if (state.radius !== "") reason = `No ${what} differs from the query in at most ${count(Number(state.radius), "bit")}.`;
-    this.body.replaceChildren(notice("Nothing found", reason, ...remedies));
+    this.body.replaceChildren(notice("Nothing found", reason, make("div", { className: "actions" }, ...remedies)));
   }
 
   draw() {
@@ -608,9 +619,13 @@ function showProblem(message) {
   announce(message);
 }
 
-function showMeasures() {
-  $("results").classList.toggle("with-distance", state.distance);
-  $("results").classList.toggle("with-bits", state.bits);
+function showLegend() {
+  const parts = [];
+  if (state.distance) parts.push("#1 · 2 bits · 0.95: rank, bits that differ from the query, score (1 is best).");
+  if (state.bits) parts.push("A tall bar is a bit 1, a short one a bit 0; those in colour differ from the query.");
+  if (state.rerank === "compare") parts.push("▲ ▼: places that a result moved by re-ranking.");
+  $("legend").textContent = parts.join(" ");
+  $("legend").hidden = !parts.length || !hasQuery();
 }
 
 // Results
@@ -694,7 +709,7 @@ function drawBits(code, queryCode) {
 async function update(place = null, fromCache = false) {
   for (const panel of panels) panel.abort.abort();
   drawControls();
-  showMeasures();
+  showLegend();
   if (!hasQuery()) { panels = []; $("results").style.minHeight = ""; await drawStart(); return; }
   const isCompared = state.rerank === "compare";
   const finds = state.find === "both" ? ["images", "texts"] : [state.find];

@@ -82,7 +82,7 @@ def parse_flags(arguments: Sequence[str] | None = None) -> Settings:
         help="0 chooses a free port, -1 turns gRPC off (%(default)s)")  # fmt: skip
     add("--max-rows", type=int, default=default.max_rows, metavar="N", help="rows per request (%(default)s)")
     add = parser.add_argument_group("batching").add_argument
-    add("--max-batch-size", type=int, default=default.max_batch_size, metavar="N", help="rows (%(default)s)")
+    add("--max-batch-size", type=int, default=default.max_batch_size, metavar="N", help="rows per run (%(default)s)")
     add("--batch-timeout", type=float, default=default.batch_timeout, metavar="S",
         help="seconds that a row waits for others (%(default)s)")  # fmt: skip
     add("--max-enqueued-rows", type=int, default=default.max_enqueued_rows, metavar="N",

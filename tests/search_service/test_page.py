@@ -316,6 +316,7 @@ def test_distances_and_bits(open_page, service):
         "aria-label", f"1 of 32 bits differ from the query: {positions}"
     )
     expect(page.locator(".distance").first).to_have_text("#1 · 1 bit · 0.93")
+    expect(page.locator("#legend")).to_contain_text("rank, bits that differ from the query, score")
     wait_for_address(page, {"q": "red circle", "show": "distance,bits"})
 
 
@@ -335,6 +336,9 @@ def test_side_by_side(open_page, service):
     moved = page.locator("section:nth-of-type(2) li").nth(0).locator(".move .hidden").inner_text()
     before = lists[0].index(lists[1][0]) + 1
     assert moved == ("Same rank" if before == 1 else f"Rank {before} by Hamming distance")
+    # On the picture: a line of its own would shift the rows of one list against those of the other.
+    frame, move = (page.locator(f"section:nth-of-type(2) {part}").first.bounding_box() for part in (".frame", ".move"))
+    assert frame["y"] < move["y"] < move["y"] + move["height"] < frame["y"] + frame["height"]
 
 
 def test_a_failing_search_can_be_repeated(open_page, service, messages):
@@ -358,7 +362,7 @@ def test_a_wrong_expression_is_reported_at_its_field(open_page, messages):
     page = open_page("/?q=red")
     with one_message(page, messages, "400"):
         page.goto(page.url + "&where=label+%3D")
-    expect(page.locator("#where-error")).to_contain_text("`where` cannot be parsed")
+    expect(page.locator("#where-error")).to_contain_text("The expression cannot be parsed")
     assert page.locator("#where").get_attribute("aria-invalid") == "true"
     page.get_by_label("Expression").fill("label = 'red'")
     page.keyboard.press("Enter")

@@ -1,8 +1,7 @@
 """Random requests against a running server, over REST and gRPC: broken JSON, HTTP, protobufs and tensors.
 
-    FUZZ_REQUESTS=100000 python -m pytest -s tests/serving/test_fuzz.py tests/search_service/test_fuzz.py
-
-sends that many requests instead of a few thousand, and prints the answers by status and the memory of the process.
+`make fuzz` sends 100,000 requests instead of a few thousand, and prints the answers by status and the memory of the
+process.
 """
 
 from __future__ import annotations

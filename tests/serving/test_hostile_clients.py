@@ -225,11 +225,15 @@ def test_a_declared_length_beyond_the_limit_is_rejected_without_waiting_for_the_
     assert exchange(port, HEAD + b"Content-Length: 99999999999\r\n\r\nabc").status == 413
 
 
-def test_a_gzip_bomb_is_not_unpacked(port):
+def gzip_bomb():
     packer = zlib.compressobj(9, wbits=16 + zlib.MAX_WBITS)
     bomb = b"".join(packer.compress(bytes(1 << 24)) for _ in range(4)) + packer.flush()
     assert len(bomb) < MAX_BODY_BYTES
-    answer = exchange(port, raw_request("POST", PREDICT, bomb, {"Content-Encoding": "gzip"}))
+    return raw_request("POST", PREDICT, bomb, {"Content-Encoding": "gzip"})
+
+
+def test_a_gzip_bomb_is_not_unpacked(port):
+    answer = exchange(port, gzip_bomb())
     assert (answer.status, answer.error) == (
         413, f"The body must have at most {MAX_BODY_BYTES} bytes. Received: more, once unpacked.",
     )  # fmt: skip
@@ -317,6 +321,43 @@ def test_many_hostile_clients_at_once_do_not_stop_a_good_one(impatient_port):
         finally:
             stop.set()
             thread.join()
+
+
+@pytest.mark.parametrize("kind", ["oversized", "gzip bomb", "pipelined", "half-closed"])
+def test_a_good_client_is_answered_while_others_send_too_much(patient, exported, kind):
+    raw = {
+        "oversized": raw_request("POST", PREDICT, b"a" * (3 * MAX_BODY_BYTES)),
+        "gzip bomb": gzip_bomb(),
+        "pipelined": raw_request("POST", PREDICT, GOOD) * 20,
+        "half-closed": HEAD + b"Content-Length: 50\r\n\r\n{",
+    }[kind]
+    stop, rounds, expected = threading.Event(), [], expected_code(exported)
+
+    def attack():
+        while not stop.is_set():
+            with Client(patient) as client:
+                send_until_closed(client, [raw])
+                if kind == "half-closed":
+                    client.socket.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(EOFError, ConnectionError):
+                    rounds.append(client.answer().status)
+
+    threads = [threading.Thread(target=attack) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        # Good requests go on until every attacker has had time for some rounds.
+        deadline = time.monotonic() + PATIENCE
+        answered = 0
+        while answered < 20 or (len(rounds) < 8 and kind != "half-closed"):
+            assert code_of(exchange(patient, raw_request("POST", PREDICT, GOOD))) == expected
+            answered += 1
+            assert time.monotonic() < deadline
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert set(rounds) <= {200, 400, 413}
 
 
 def test_no_more_connections_than_allowed_and_the_next_one_waits_its_turn(start):
