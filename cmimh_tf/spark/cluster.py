@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,8 +152,13 @@ def run_tasks(context: Any, task: Callable[[Any], int], items: Sequence[Any], ba
     finished = context.accumulator(0)
     none: Any = []
     errors = context.accumulator(none, AddingAccumulatorParam(none))
+    folder = os.getcwd()
 
     def attempt(item: Any) -> None:
+        # Relative paths of data, models and features mean the same files as here. With absolute ones the folder may be
+        # missing there.
+        with suppress(OSError):
+            os.chdir(folder)
         limit_threads()
         try:
             finished.add(task(item))

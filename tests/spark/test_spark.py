@@ -161,6 +161,8 @@ def model(shards, tmp_path_factory):
 @pytest.fixture(scope="module")
 def codes(parts, model, cluster, environment, tmp_path_factory):
     out = tmp_path_factory.mktemp("codes") / "codes"
+    # Executors run in folders of their own, where the same relative paths would name nothing.
+    [model, parts] = map(os.path.relpath, (model, parts))
     flags = ["--model", model, "--data", parts, "--out", out, "--master", cluster.master, "--pairs-per-part", 300]
     run(environment, "hash", *flags)
     return out
