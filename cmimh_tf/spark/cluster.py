@@ -226,8 +226,6 @@ def _num_executors(context: Any) -> int:
 def _reason(error: Exception) -> str:
     """The last line of the worker's traceback, or Java's exception, or the first line of Spark's message."""
     text = str(error)
-    raised = re.findall(
-        r"^(?:: )?((?:\w+\.)*\w*(?:Error|Exception): .*)$", text.partition("\n\tat ")[0], re.MULTILINE
-    )
+    raised = re.findall(r"^(?:: )?((?:\w+\.)*\w*(?:Error|Exception): .*)$", text.partition("\n\tat ")[0], re.MULTILINE)
     described = raised[-1] if raised else text.strip().partition("\n")[0]
     return described.strip()
