@@ -64,7 +64,7 @@ def write_report(path: Path, evaluated: Evaluated) -> None:
     """Writes report.html, complete or not at all."""
     model, metrics, database = evaluated.model, evaluated.metrics, evaluated.database
     sample = database.take(np.arange(min(_SAMPLED_ROWS, len(database))))
-    probs = model({"image": sample.image, "text": sample.text})
+    probs = model({"image": np.asarray(sample.image), "text": np.asarray(sample.text)})
     codes = hash_pairs(model, sample)
     problems = evaluated.run_folder / "problems.json"
     text_queries, image_queries = retrieved_examples(evaluated)
@@ -130,7 +130,7 @@ def is_relevant(query: PairedData, database: PairedData, row: int, hit: int) -> 
     """Whether two pairs share a label; without labels, whether they are one pair."""
     if query.labels is None or database.labels is None:
         return row == hit
-    return bool((query.labels[row] & database.labels[hit]).any())
+    return bool((query.labels[[row]] & database.labels[[hit]]).any())
 
 
 def thumbnail(picture: bytes) -> str:

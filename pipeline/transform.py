@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from cmimh_tf.features import make_image_features, make_text_features, tokenize
-from cmimh_tf.features.projection import scale_rows, with_fixed_signs
+from cmimh_tf.features.projection import rounded, scale_rows, with_fixed_signs
 from cmimh_tf.features.registry import (
     DEFAULT_IMAGE_FEATURES,
     DEFAULT_TEXT_FEATURES,
@@ -120,7 +120,7 @@ def fit_vectors(vectors: tf.Tensor, input_norm: float | None, pca_units: int | N
     is_wide = pca_units is not None and vectors.shape[1] > pca_units
     if is_wide:
         vectors = vectors - tft.mean(vectors, reduce_instance_dims=False)
-        components = with_fixed_signs(tft.pca(vectors, output_dim=pca_units, dtype=tf.float64))
+        components = rounded(with_fixed_signs(tft.pca(vectors, output_dim=pca_units, dtype=tf.float64)))
         vectors = tf.matmul(vectors, tf.ensure_shape(components, [vectors.shape[1], pca_units]))
     if input_norm is None and not is_wide:
         return tf.cast(vectors, tf.float32)

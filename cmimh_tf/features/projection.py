@@ -3,7 +3,7 @@
 P contains the first principal components of the training rows if these are wider than a limit, and is the identity
 otherwise. The scale is input_norm / sqrt(sum of the variances). The training rows then have a root-mean-square norm of
 `input_norm`, because the mean squared norm of centred rows is the sum of their variances. The Transform component
-computes the statistics with Beam and then calls the two functions below; `Projection` computes them in one process.
+computes the statistics with Beam and then calls the functions below; `Projection` computes them in one process.
 """
 
 from __future__ import annotations
@@ -20,6 +20,13 @@ from cmimh_tf.files import write_npz
 # A principal component with a smaller share of the variance is a rounding error.
 _LEAST_VARIANCE_SHARE = 1e-10
 _BLOCK_ROWS = 4096
+_STEPS_PER_UNIT = 2.0**20
+
+
+def rounded(components: tf.Tensor) -> tf.Tensor:
+    """Rounds to about 1e-6. The digits beyond 1e-13 depend on the order in which rows were added, which differs between
+    numbers of workers; a training that starts from other last bits ends in another model."""
+    return tf.round(components * _STEPS_PER_UNIT) / _STEPS_PER_UNIT
 
 
 def with_fixed_signs(components: tf.Tensor) -> tf.Tensor:
@@ -101,7 +108,7 @@ class Projection(tf.Module):
         covariance = sum((block - mean).T @ (block - mean) for block in _blocks(vectors)) / len(vectors)
         values, components = np.linalg.eigh(covariance)
         largest_first = slice(None, -max_units - 1, -1)
-        signed = with_fixed_signs(tf.constant(components[:, largest_first])).numpy()
+        signed = rounded(with_fixed_signs(tf.constant(components[:, largest_first]))).numpy()
         return cls(mean, signed, np.maximum(values[largest_first], 0.0), input_norm)
 
     def __call__(self, vectors: Any) -> tf.Tensor:

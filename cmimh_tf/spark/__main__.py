@@ -1,13 +1,14 @@
 """The commands for bulk work on Apache Spark: `python -m cmimh_tf.spark features|hash|load`."""
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 
 from cmimh_tf import command_line
+from cmimh_tf.features.featurize import PAIRS_PER_SHARD, check_features
 from cmimh_tf.features.registry import DEFAULT_IMAGE_FEATURES, DEFAULT_TEXT_FEATURES
+from cmimh_tf.spark.hashing import PAIRS_PER_PART
 
-_PAIRS_PER_SHARD = 512
-_PAIRS_PER_PART = 65_536
 _EPILOG = """\
 examples:
   python -m cmimh_tf.spark features --data pairs.csv --out features --master spark://host:7077
@@ -42,7 +43,7 @@ def main() -> None:
     features.add_argument(
         "--pairs-per-shard",
         type=int,
-        default=_PAIRS_PER_SHARD,
+        default=PAIRS_PER_SHARD,
         metavar="N",
         help="approximate size of a file; cmimh_tf.features with the same number gives the same bits "
         "(default: %(default)s)",
@@ -58,7 +59,7 @@ def main() -> None:
     hashing.add_argument(
         "--pairs-per-part",
         type=int,
-        default=_PAIRS_PER_PART,
+        default=PAIRS_PER_PART,
         metavar="N",
         help="approximate size of a file (default: %(default)s)",
     )
@@ -96,9 +97,6 @@ def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
 
 def run_features(arguments: argparse.Namespace) -> None:
     """Checks what can be checked at once, then computes features."""
-    from contextlib import suppress
-
-    from cmimh_tf.features.featurize import check_features
     from cmimh_tf.spark.cluster import Cluster
 
     command_line.check_data(arguments.data)

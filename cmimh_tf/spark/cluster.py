@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,13 +60,16 @@ class Cluster:
 
         Raises:
             ImportError: if pyspark or Java is missing, with the install command.
-            ValueError: for an address or a setting of another form.
+            ValueError: for an address, a setting or a JAVA_HOME of another form.
             ConnectionError: if there is no master at the address.
         """
         if importlib.util.find_spec("pyspark") is None:
             raise ImportError(f"This needs Apache Spark. Install with: {_INSTALL}")
-        if _java_home() is None and shutil.which("java") is None:
+        java_home = _java_home()
+        if java_home is None and shutil.which("java") is None:
             raise ImportError(f"Spark needs Java 17. Set JAVA_HOME, or install a Java with: {_INSTALL}")
+        if java_home is not None and not Path(java_home, "bin", "java").is_file():
+            raise ValueError(f"JAVA_HOME must be the folder of a Java, with bin/java. Received: {java_home}.")
         for setting in settings:
             if not re.fullmatch(r"spark\.[^=\s]+=.*", setting):
                 raise ValueError(f"`conf` must be spark.KEY=VALUE. Received: {setting!r}.")
@@ -152,8 +155,13 @@ def run_tasks(context: Any, task: Callable[[Any], int], items: Sequence[Any], ba
     finished = context.accumulator(0)
     none: Any = []
     errors = context.accumulator(none, AddingAccumulatorParam(none))
+    folder = os.getcwd()
 
     def attempt(item: Any) -> None:
+        # Relative paths of data, models and features mean the same files as here. With absolute ones the folder may be
+        # missing there.
+        with suppress(OSError):
+            os.chdir(folder)
         limit_threads()
         try:
             finished.add(task(item))
@@ -216,8 +224,8 @@ def _num_executors(context: Any) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """The last line of the worker's traceback, or the first line of Spark's message."""
+    """The last line of the worker's traceback, or Java's exception, or the first line of Spark's message."""
     text = str(error)
-    raised = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception): .*$", text.partition("\n\tat ")[0], re.MULTILINE)
+    raised = re.findall(r"^(?:: )?((?:\w+\.)*\w*(?:Error|Exception): .*)$", text.partition("\n\tat ")[0], re.MULTILINE)
     described = raised[-1] if raised else text.strip().partition("\n")[0]
     return described.strip()

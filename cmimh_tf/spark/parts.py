@@ -105,5 +105,11 @@ def write_parts(
 
 
 def plan_parts(source: DataSource, pairs_per_part: int) -> list[Portion]:
-    """The parts of each task."""
+    """The parts of each task.
+
+    Raises:
+        ValueError: if `pairs_per_part` is not positive.
+    """
+    if pairs_per_part < 1:
+        raise ValueError(f"The number of pairs per file must be at least 1. Received: {pairs_per_part}.")
     return plan_shards(source.index, pairs_per_part, _NAME)

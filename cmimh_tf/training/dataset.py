@@ -14,6 +14,8 @@ from cmimh_tf.training.neighbourhood import find_neighbourhood
 if TYPE_CHECKING:
     from cmimh_tf.model import CMIMH
 
+_BATCHES_AT_ONCE = 4
+
 
 def check_pairs(x: Mapping[str, Any]) -> dict[str, Rows]:
     """The features of `{"image": ..., "text": ...}`, with "coordinates" where they are given.
@@ -81,7 +83,10 @@ def training_batches(
     options.deterministic = True
     # One gather per batch leaves nothing to tune.
     options.autotune.enabled = False
-    return epochs.map(_reader(columns)).prefetch(2).with_options(options)
+    is_stored = any(isinstance(values, StoredRows) for values in columns.values())
+    # A batch is hundreds of reads, each of which waits for the disk: several batches are read at a time, in order.
+    batches = epochs.map(_reader(columns), num_parallel_calls=_BATCHES_AT_ONCE if is_stored else None)
+    return batches.prefetch(2).with_options(options)
 
 
 def _reader(columns: Mapping[str, Rows]) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:

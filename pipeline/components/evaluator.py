@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import tensorflow as tf
@@ -64,9 +65,12 @@ def RetrievalEvaluator(
         baseline_model: the latest blessed model, if there is one.
     """
     spec = tft.TFTransformOutput(transform_graph.uri).transformed_feature_spec()
-    query, database = (
-        load_transformed(split_files(transformed_examples.uri, split), spec) for split in (QUERY, DATABASE)
-    )
+    # Large vectors are read from these files, which are open and stay readable after the folder is gone.
+    with TemporaryDirectory(prefix="cmimh-vectors-") as vectors:
+        query, database = (
+            load_transformed(split_files(transformed_examples.uri, split), spec, Path(vectors) / split)
+            for split in (QUERY, DATABASE)
+        )
     trained = load_model(model_run.uri)
     metrics = evaluate_model(trained, query, database, seed=seed)
     baseline: dict[str, Any] | None = None

@@ -75,6 +75,18 @@ def test_components_beyond_the_rank_are_zero_on_new_rows(fitted_vectors):
     assert np.abs(new[:, 2]).max() == 0
 
 
+def test_the_order_of_the_rows_does_not_change_a_bit(tmp_path):
+    # Nearly equal variances in orthogonal directions: rounding errors of the covariance turn the components by 1e-10.
+    directions, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(1000, 12)))
+    image = (directions * (1 + 1e-6 * np.arange(12))).astype(np.float32)
+    spec = {"image": tf.io.FixedLenFeature([12], tf.float32), "text": tf.io.FixedLenFeature([2], tf.float32)}
+    rows = [{"image": values, "text": values[:2]} for values in image]
+    forward, _ = fit(rows, spec, tmp_path / "forward", pca_units=8)
+    backward, _ = fit(rows[::-1], spec, tmp_path / "backward", pca_units=8)
+    for name in ("image", "text"):
+        np.testing.assert_array_equal(forward[name], backward[name][::-1])
+
+
 def test_root_mean_square_norm_is_the_wanted_one(fitted_vectors):
     for name in ("image", "text"):
         values = fitted_vectors[0][name]

@@ -161,6 +161,8 @@ def model(shards, tmp_path_factory):
 @pytest.fixture(scope="module")
 def codes(parts, model, cluster, environment, tmp_path_factory):
     out = tmp_path_factory.mktemp("codes") / "codes"
+    # Executors run in folders of their own, where the same relative paths would name nothing.
+    [model, parts] = map(os.path.relpath, (model, parts))
     flags = ["--model", model, "--data", parts, "--out", out, "--master", cluster.master, "--pairs-per-part", 300]
     run(environment, "hash", *flags)
     return out
@@ -229,7 +231,11 @@ def test_a_broken_picture_is_one_sentence(table, environment, tmp_path):
     assert "pairs.csv, line 9" in message
 
 
-def test_bad_flags_are_reported_before_java_starts(table, parts, model, environment, tmp_path):
+def test_bad_flags_are_reported_before_java_starts(table, parts, model, codes, environment, tmp_path):
+    java, started = tmp_path / "bin" / "java", tmp_path / "started"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\ntouch {started}\nexit 1\n")
+    java.chmod(0o755)
     without_java = {**environment, "JAVA_HOME": str(tmp_path)}
     out = tmp_path / "out"
     for flags, message in (
@@ -237,12 +243,22 @@ def test_bad_flags_are_reported_before_java_starts(table, parts, model, environm
         (feature_flags(table, out, "host:7077"), "`master` must be spark://HOST:PORT"),
         (feature_flags(table, out, "spark://127.0.0.1:1"), "nothing answers"),
         ([*feature_flags(table, out, "local[1]"), "--conf", "cpus"], "`conf` must be spark.KEY=VALUE"),
+        (["hash", "--model", model, "--data", parts, "--out", out, "--pairs-per-part", 0], "pairs per file"),
+        (["load", "--codes", codes, "--index", "nosuch://host/name"], "must be a folder, or start with postgresql://"),
         (["hash", "--model", model, "--data", "synthetic", "--out", out], "must have the width that the model takes"),
         (["hash", "--model", model, "--data", table, "--out", out], "must be a vector of width 572"),
         (["load", "--codes", parts, "--index", out], "must be a folder that python -m cmimh_tf.spark hash has written"),
     ):
         assert message in failing(without_java, *flags)
         assert not out.exists()
+    assert not started.exists()
+    without_java["JAVA_HOME"] = str(tmp_path / "none")
+    assert "JAVA_HOME must be" in failing(without_java, *feature_flags(table, out, "local[1]"))
+
+
+def test_a_setting_that_spark_rejects_is_one_sentence(table, environment, tmp_path):
+    flags = [*feature_flags(table, tmp_path / "out", "local[1]"), "--conf", "spark.task.cpus=many"]
+    assert "spark.task.cpus should be int, but was many" in failing(environment, *flags)
 
 
 def test_missing_packages_name_the_install_command(monkeypatch):

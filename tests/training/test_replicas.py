@@ -78,7 +78,7 @@ SCRIPT = textwrap.dedent("""
             for rows in (slice(0, 32), slice(32, 64))])),
     }
 
-    # The whole objective, with samples, checkpoints and a resumed run.
+    # The whole objective, with samples and checkpoints.
     full = override(get_preset("smoke"), {"training.batch_size": 32, "training.epochs": 2})
     with STRATEGY.scope():
         trained = train_model(pairs, full, sys.argv[1], progress=io.StringIO())
@@ -88,6 +88,13 @@ SCRIPT = textwrap.dedent("""
     results["is_repeatable"] = all(
         np.array_equal(a, b) for a, b in zip(trained.model.get_weights(), again.model.get_weights())
     )
+    batch = {name: tf.constant(values[:32]) for name, values in columns.items()}
+
+    @tf.function
+    def objectives():
+        return STRATEGY.run(lambda: trained.model.objective(trained.model.compute_losses(batch, training=True)))
+
+    results["objectives"] = [float(value) for value in STRATEGY.experimental_local_results(objectives())]
     results["finite"] = all(np.isfinite(row["loss"]) for row in trained.history)
     print(json.dumps(results))
 """)
@@ -110,6 +117,13 @@ def test_a_step_follows_the_mean_of_the_gradients_within_each_half(results):
 
 def test_the_norm_of_the_mean_gradient_is_clipped(results):
     assert results["clipped_norm"] == pytest.approx(1 / 3, rel=1e-3)
+
+
+def test_replicas_draw_different_samples(results):
+    # Of the same pairs, with the same weights, at the same step.
+    first, second = results["objectives"]
+    assert first != second
+    assert first == pytest.approx(second, rel=0.2)
 
 
 def test_a_training_on_two_devices_is_repeatable(results):

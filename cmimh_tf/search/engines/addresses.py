@@ -33,7 +33,7 @@ def open_engine(address: str, **options: Any) -> Engine:
         from cmimh_tf.search.engines.milvus import MilvusEngine
 
         return MilvusEngine(address, **options)
-    return EmbeddedEngine(newest_version(Path(address)), **options)
+    return EmbeddedEngine(newest_version(_folder(address)), **options)
 
 
 def create_engine(address: str, header: Header) -> None:
@@ -41,6 +41,7 @@ def create_engine(address: str, header: Header) -> None:
 
     Raises:
         FileExistsError: if there is one already.
+        ValueError: for an address that is not known.
     """
     if address.startswith(POSTGRES_SCHEMES):
         from cmimh_tf.search.engines.postgres import create_postgres
@@ -51,7 +52,16 @@ def create_engine(address: str, header: Header) -> None:
 
         create_milvus(address, header)
     else:
-        create_embedded(Path(address), header)
+        create_embedded(_folder(address), header)
+
+
+def _folder(address: str) -> Path:
+    if "://" in address:
+        raise ValueError(
+            "`index` must be a folder, or start with postgresql:// or milvus://. Received: "
+            f"{address.partition('://')[0]}://..."
+        )
+    return Path(address)
 
 
 def is_folder_address(address: str) -> bool:

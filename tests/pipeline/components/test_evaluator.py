@@ -1,10 +1,18 @@
-"""When a model is blessed, by hand-made scores; and baselines that cannot read the data."""
+"""When a model is blessed, by hand-made scores; baselines that cannot read the data; data that stay in files."""
 
+import dataclasses
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from cmimh_tf import get_preset, train_model
+from cmimh_tf.data.synthetic import make_synthetic
+from cmimh_tf.overrides import override
+from cmimh_tf.stored_rows import store_rows
+from cmimh_tf.training.evaluation import evaluate_model
+from pipeline import evaluation_report
 from pipeline.components import evaluator
 from pipeline.components.evaluator import Thresholds, judge
 
@@ -78,3 +86,33 @@ def test_a_blessed_model_of_other_data_is_no_baseline(error, tmp_path, monkeypat
     metrics, remarks = evaluator._measure_baseline(blessed, model, {}, "", (None, None), 0)
     assert metrics is None
     assert remarks == ["the blessed model could not be measured on these data (12 numbers are wanted)"]
+
+
+def test_pairs_in_files_give_the_report_of_pairs_in_memory(tmp_path, monkeypatch):
+    pairs = make_synthetic(120, seed=0)
+    pairs = dataclasses.replace(pairs, ids=np.arange(120))
+    columns = {name: getattr(pairs, name) for name in ("image", "text", "labels")}
+    stored = dataclasses.replace(pairs, **store_rows(tmp_path / "vectors", [columns]))
+    trained = train_model(pairs, override(get_preset("smoke"), {"training.epochs": 1}), tmp_path / "run")
+    monkeypatch.setattr(
+        evaluation_report, "read_raw_rows", lambda uri, split, rows: [{"id": f"{split} {row}"} for row in rows]
+    )
+    reports = []
+    for data in (pairs, stored):
+        query, database = data.take(np.arange(20)), data.take(np.arange(20, 120))
+        metrics = evaluate_model(trained.model, query, database)
+        verdict = judge(metrics, None, Thresholds())
+        facts = {"title": "a run", "examples_uri": "", "run_folder": tmp_path / "run", "seed": 0}
+        evaluated = evaluation_report.Evaluated(
+            model=trained.model,
+            metrics=metrics,
+            baseline=None,
+            verdict=verdict,
+            remarks=[],
+            query=query,
+            database=database,
+            **facts,
+        )
+        evaluation_report.write_report(tmp_path / "report.html", evaluated)
+        reports.append((metrics, (tmp_path / "report.html").read_text()))
+    assert reports[0] == reports[1]
