@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from cmimh_tf.checksums import verify
 from cmimh_tf.command_line import UserError
 from cmimh_tf.data.pairs import PairedData
 from cmimh_tf.files import atomic_path
@@ -109,7 +110,7 @@ class LabelFreeEarlyStopping(keras.callbacks.Callback):
         if logs is not None:
             logs[SCORE_NAME] = score
         if not scores or score > max(scores):
-            with atomic_path(self.best_weights, suffix=".weights.h5") as temporary:
+            with atomic_path(self.best_weights, suffix=".weights.h5", checksum=True) as temporary:
                 model.save_weights(temporary)
         model.stop_training = self.is_exhausted([*scores, score])
 
@@ -120,6 +121,7 @@ class LabelFreeEarlyStopping(keras.callbacks.Callback):
 
     def restore_best(self, model: CMIMH) -> None:
         """Loads the weights of the best epoch into `model`."""
+        verify(self.best_weights)
         model.load_weights(self.best_weights)
 
     def _scores(self) -> list[float]:

@@ -11,12 +11,14 @@ vectors, one byte per dimension; the candidates that it finds are compared by th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from cmimh_tf.checksums import DamagedFile, verify
 from cmimh_tf.config import NeighbourhoodConfig
 from cmimh_tf.files import TEMPORARY_PREFIX, atomic_write, remove_folder
 from cmimh_tf.layers import moments
@@ -65,7 +67,10 @@ def find_neighbourhood(
         with TemporaryDirectory() as temporary:
             return find_neighbourhood(image, text, options, Path(temporary))
     if (folder / "targets").exists():
-        return dict(open_rows(folder / "targets"))
+        # Damaged files are made again.
+        with suppress(DamagedFile):
+            return dict(open_rows(folder / "targets"))
+        remove_folder(folder / "targets")
     nearest = _kept_neighbours(image, text, count, options.text_similarity_weight, folder)
     return dict(_store_targets(features, nearest, options.own_share, folder))
 
@@ -214,12 +219,14 @@ def _kept_neighbours(image: Rows, text: Rows, count: int, text_weight: float, fo
     if folder is None or len(image) <= EXACT_PAIRS:
         return nearest_pairs(image, text, count, text_weight)
     file = folder / "neighbours.npy"
-    if not file.exists():
-        nearest = nearest_pairs(image, text, count, text_weight)
-        with atomic_write(file) as target:
-            np.save(target, nearest)
-        return nearest
-    return np.load(file)
+    if file.exists():
+        with suppress(DamagedFile):
+            verify(file)
+            return np.load(file)
+    nearest = nearest_pairs(image, text, count, text_weight)
+    with atomic_write(file, checksum=True) as target:
+        np.save(target, nearest)
+    return nearest
 
 
 def _store_targets(features: dict[str, Rows], rows: np.ndarray, own_share: float, folder: Path) -> dict[str, Rows]:
