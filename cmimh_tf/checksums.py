@@ -1,6 +1,6 @@
 """Checksums of files, in a list beside them, so that a damaged or exchanged file is noticed when it is read.
 
-A list is a file checksums.sha256 with a line per file, as the command sha256sum writes it: the SHA-256 of the content
+A list is a file .checksums.sha256 with a line per file, as the command sha256sum writes it: the SHA-256 of the content
 and the name. Lines are only ever appended, before the file gets its name: writers need no lock, and a kill between the
 two steps does no harm, because a file that was replaced may match any of its lines. A file without a line, such as one
 of an earlier version, is not checked.
@@ -14,7 +14,7 @@ import os
 import re
 from pathlib import Path
 
-CHECKSUM_FILE = "checksums.sha256"
+CHECKSUM_FILE = ".checksums.sha256"
 # The folder of an exported model for files that TF Serving does not read.
 EXTRA_ASSETS = "assets.extra"
 _BLOCK_BYTES = 1 << 20
@@ -81,10 +81,12 @@ def verify_export(folder: Path) -> None:
 
 def _compare(path: Path, checksums: set[str] | None) -> None:
     if checksums is not None and sha256(path) not in checksums:
-        raise DamagedFile(
-            f"{path} is damaged: it does not have the content that was written. Restore it from a copy, or make it "
-            "again."
-        )
+        raise DamagedFile(damage_message(path, "it does not have the content that was written"))
+
+
+def damage_message(path: str | os.PathLike[str], reason: str) -> str:
+    """The sentence about a damaged file."""
+    return f"{os.fspath(path)} is damaged: {reason}. Restore it from a copy, or make it again."
 
 
 def _read(file: Path) -> dict[str, set[str]]:

@@ -141,7 +141,9 @@ def read_text(path: str | os.PathLike[str]) -> str:
     try:
         return Path(path).read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DamagedFile(f"{os.fspath(path)} is damaged ({error}). Restore it from a copy, or make it again.") from error
+        raise DamagedFile(
+            f"{os.fspath(path)} is damaged ({error}). Restore it from a copy, or make it again."
+        ) from error
 
 
 def write_json(path: str | os.PathLike[str], value: Any, *, checksum: bool = False) -> None:
@@ -168,7 +170,9 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     except DamagedFile:
         raise
     except ValueError as error:
-        raise DamagedFile(f"{os.fspath(path)} is damaged ({error}). Restore it from a copy, or make it again.") from error
+        raise DamagedFile(
+            f"{os.fspath(path)} is damaged ({error}). Restore it from a copy, or make it again."
+        ) from error
     return value
 
 

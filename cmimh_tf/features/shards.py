@@ -215,8 +215,7 @@ class ShardFolder:
 
     def _check_owned(self) -> None:
         """Rejects a folder that this command did not make."""
-        found = (path.name for path in self.path.glob("*"))
-        names = sorted(name for name in found if not name.startswith(".") and name != CHECKSUM_FILE)
+        names = sorted(path.name for path in self.path.glob("*") if not path.name.startswith("."))
         if names and self.description_file not in names:
             raise ValueError(
                 f"`out` must be a new folder, or one made by this command. Received: {self.path}, with {names[0]}."

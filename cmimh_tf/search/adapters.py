@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

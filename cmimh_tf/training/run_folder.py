@@ -6,7 +6,7 @@ metrics.json    the measures on query and database
 code_profile.json  statistics of the queries' codes, to compare those of new data with
 history.csv     every term after every epoch
 checkpoints/    to resume from, and training.json, which says what they belong to
-checksums.sha256  of the files above; load_model and the commands compare them
+.checksums.sha256  of the files above, which are compared when they are read
 tensorboard/    the same curves for TensorBoard
 vectors/        the vectors of shards that are too large for memory, until the run is complete
 """
