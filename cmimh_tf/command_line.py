@@ -49,6 +49,10 @@ def run(
         hint = f"stopped; run the same command{without} to continue" if resumes else "stopped"
         print(hint, file=sys.stderr)
         sys.exit(130)
+    except (MemoryError, SystemError) as error:
+        # Without memory, Python raises one or the other, and every object that it then frees writes a line.
+        os.write(2, f"error: Not enough memory ({type(error).__name__}).\n".encode())
+        os._exit(2)
     except Exception as error:
         message = user_message(error)
         if message is None or os.environ.get("CMIMH_TF_TRACEBACK"):
@@ -59,8 +63,6 @@ def run(
 
 def user_message(error: Exception) -> str | None:
     """The sentence to show for an error that the user can fix; None for a defect, which needs its traceback."""
-    if isinstance(error, MemoryError):
-        return f"Not enough memory{f' ({error})' if str(error) else ''}."
     if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
         place = f"{error.filename} could not be written" if error.filename else "A file could not be written"
         return f"{place}: {error.strerror}."

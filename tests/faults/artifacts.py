@@ -250,8 +250,9 @@ def push_run(world: World) -> Target:
 
 def served_codes(world: World, base: Path) -> Any:
     """The codes of the newest version, which is removed."""
-    version = max(base.iterdir(), key=lambda path: int(path.name))
-    version.rename(base / "1") if version.name != "1" else None
+    versions = sorted((path for path in base.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
+    for older in versions[:-1]:
+        shutil.rmtree(older)
     outcome = world.worker.run("serve_once", ["--model-base", str(base), "--data", str(world.data)])
     shutil.rmtree(base)
     assert outcome.status == 0, outcome

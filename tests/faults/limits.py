@@ -27,7 +27,7 @@ from tests.faults.tally import DETECTED, LOST, SURVIVED, Tally
 
 _ROOMY = "256m"
 # From where TensorFlow cannot be imported to where nearly everything works.
-_MEMORY_BYTES = (1 << 30, 5 << 30)
+_MEMORY_BYTES = (600 << 20, 2600 << 20)
 
 
 @functools.cache
@@ -181,11 +181,12 @@ def inject_limits(names: list[str], count: int, seed: int, world: World, worker:
     on_disk: dict[str, Any] = {}
     in_memory: dict[str, Any] = {}
     for position, name in enumerate(names):
-        rngs = [random.Random(f"{seed}/{name}/{number}") for number in range(count)]
         left = len(names) - position - 1
         if not why_no_mounts():
-            for rng in rngs:
+            for number in range(count):
+                rng = random.Random(f"{seed}/{name}/disk/{number}")
                 tally.add(name, "full disk", *fill_disk(name, world, rng, worker, on_disk), left)
             tally.add(name, "read-only disk", *write_protect(name, world, worker), left)
-        for rng in rngs:
+        for number in range(count):
+            rng = random.Random(f"{seed}/{name}/memory/{number}")
             tally.add(name, "memory limit", *limit_memory(name, world, rng, worker, in_memory), left)
