@@ -15,6 +15,8 @@ from cmimh_tf.overrides import override, parse_overrides
 if TYPE_CHECKING:
     from cmimh_tf.data.pairs import PairedData
 
+# Without memory, Python raises one or the other.
+_MEMORY_ERRORS = (MemoryError, SystemError)
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 DATA_HELP = (
     "an .npz of paired features (image, text, optional labels, ids, captions), or TFRecords, .jsonl, .parquet or .tar "
@@ -49,12 +51,12 @@ def run(
         hint = f"stopped; run the same command{without} to continue" if resumes else "stopped"
         print(hint, file=sys.stderr)
         sys.exit(130)
-    except (MemoryError, SystemError) as error:
-        # Without memory, Python raises one or the other, and every object that it then frees writes a line.
-        os.write(2, f"error: Not enough memory ({type(error).__name__}).\n".encode())
-        os._exit(2)
     except Exception as error:
         message = user_message(error)
+        if isinstance(error, _MEMORY_ERRORS):
+            # At once: without memory, every object that Python would free writes a line.
+            os.write(2, f"error: {message}\n".encode())
+            os._exit(2)
         if message is None or os.environ.get("CMIMH_TF_TRACEBACK"):
             raise
         print(f"error: {message}", file=sys.stderr)
@@ -63,6 +65,8 @@ def run(
 
 def user_message(error: Exception) -> str | None:
     """The sentence to show for an error that the user can fix; None for a defect, which needs its traceback."""
+    if isinstance(error, _MEMORY_ERRORS):
+        return f"Not enough memory ({type(error).__name__})."
     if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
         place = f"{error.filename} could not be written" if error.filename else "A file could not be written"
         return f"{place}: {error.strerror}."

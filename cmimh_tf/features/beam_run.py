@@ -22,8 +22,6 @@ from cmimh_tf.progress import ProgressBar
 
 _PROGRESS_FILE = ".progress"
 _SECONDS_BETWEEN_UPDATES = 0.5
-# Errors that a user can fix, as in `cmimh_tf.command_line`.
-_USER_ERRORS = (ValueError, TypeError, OSError, ImportError)
 # The first error of each folder's workers.
 _errors: dict[Path, str] = {}
 
@@ -75,14 +73,12 @@ class WorkerReports:
     @contextmanager
     def record_error(self) -> Iterator[None]:
         """Records the message of an error in the body. Beam would change its type and surround it with a traceback."""
-        # TensorFlow's errors are not OSErrors, not even the one for a full disk.
-        import tensorflow as tf
-
         try:
             yield
-        except (*_USER_ERRORS, tf.errors.OpError) as error:
-            # In memory, because the disk may be full.
-            _errors.setdefault(self.folder, user_message(error) or str(error))
+        except Exception as error:
+            if (message := user_message(error)) is not None:
+                # In memory, because the disk may be full.
+                _errors.setdefault(self.folder, message)
             raise
 
     def error(self) -> str | None:

@@ -176,10 +176,10 @@ class ShardWriter:
         Raises:
             DataError: naming the record with an error.
         """
-        import tensorflow as tf
-
         reports = WorkerReports(self.folder)
         with reports.record_error():
+            import tensorflow as tf
+
             for shard, pairs in portion.missing_shards(self.folder, self.reader.read):
                 with (
                     atomic_path(self.folder / shard.name, checksum=True) as temporary,

@@ -243,7 +243,8 @@ def push_run(world: World) -> Target:
     arguments = ["--model", str(folder), "--model-base", str(base)]
 
     def result() -> Any:
-        return served_codes(world, base)
+        pushed = [(base / "1" / "assets.extra" / name).read_text() for name in ("metrics.json", "code_profile.json")]
+        return pushed, served_codes(world, base)
 
     return Target("run: push", folder, names_below(folder, "*.keras", "*.json"), "serving.push", arguments, result)
 

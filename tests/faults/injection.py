@@ -50,8 +50,8 @@ def inject_corruptions(
 
 
 def judge(outcome: Outcome, target: Target, damaged: list[Path]) -> str:
-    """Survived with the same result, detected by a sentence that names a damaged file or its folder, or lost."""
+    """Survived with the same result, detected by a sentence that names a damaged file or the artifact, or lost."""
     if outcome.status == 0:
         return SURVIVED if target.result() == target.expected else LOST
     sentence = outcome.refusal or ""
-    return DETECTED if any(str(path) in sentence or str(path.parent) in sentence for path in damaged) else LOST
+    return DETECTED if any(str(name) in sentence for name in (*damaged, target.folder)) else LOST

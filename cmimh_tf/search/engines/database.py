@@ -50,6 +50,15 @@ CREATE INDEX removed_by_change ON removed (change);
 """
 _ARRAYS = ("rows", "ids", "sides", "image", "text", "image_features", "text_features")
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+# What SQLite says of a file that is damaged, or empty.
+_DAMAGE_SIGNS = (
+    "malformed",
+    "not a database",
+    "no such table",
+    "no such column",
+    "unsupported file format",
+    "not valid",
+)
 Block = dict[str, bytes]
 
 
@@ -65,7 +74,7 @@ def storage_errors(address: str) -> Iterator[None]:
                 f"{address} could not be written because the disk is full. The index is as it was before: free some "
                 "space and run the command again."
             ) from error
-        if "malformed" in message or "not a database" in message:
+        if any(sign in message for sign in _DAMAGE_SIGNS):
             raise IndexDamaged(f"{address} is damaged ({message}). Build it again, or restore a copy.") from error
         raise StorageError(f"{address} could not be read or written ({message}). The index is unchanged.") from error
     except OSError as error:
