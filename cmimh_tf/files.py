@@ -5,6 +5,7 @@ A reader, a second writer or a killed process never sees half a file. Missing pa
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -73,9 +74,12 @@ def atomic_path(path: str | os.PathLike[str], suffix: str = "", *, checksum: boo
         if checksum:
             append_checksum(target, sha256(temporary))
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             temporary.unlink()
+        # h5py's error when it closes a file on a full disk.
+        if isinstance(error, RuntimeError) and os.strerror(errno.ENOSPC) in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path)) from error
         raise
     _sync(target.parent)
 

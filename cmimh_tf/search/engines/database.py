@@ -51,14 +51,7 @@ CREATE INDEX removed_by_change ON removed (change);
 _ARRAYS = ("rows", "ids", "sides", "image", "text", "image_features", "text_features")
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 # What SQLite says of a file that is damaged, or empty.
-_DAMAGE_SIGNS = (
-    "malformed",
-    "not a database",
-    "no such table",
-    "no such column",
-    "unsupported file format",
-    "not valid",
-)
+_DAMAGE_SIGNS = ("malformed", "not a database", "no such table", "no such column", "unsupported file format")
 Block = dict[str, bytes]
 
 
