@@ -3,7 +3,7 @@
 # ARGS is passed to the command that a target runs: make test ARGS=tests/baselines.
 
 .DEFAULT_GOAL := help
-.PHONY: help install run demo test test-fast docs lint format bench lock clean distclean
+.PHONY: help install run demo test test-fast soak docs lint format bench lock clean distclean
 
 PYTHON ?=
 ARGS ?=
@@ -46,6 +46,9 @@ test: install  ## run the tests, on up to four cores
 test-fast: install  ## run the quick tests of all packages, a verdict in 90 seconds on two cores
 	@$(BIN)/python -m pytest --quiet --durations=5 --numprocesses=2 --dist=loadfile --no-loadscope-reorder \
 		$(FAST) $(ARGS)
+
+soak: install  ## inject faults into everything for hours; ARGS="--corruptions 200 --kills 20 --fault-seed 1"
+	@$(BIN)/python -m pytest --quiet --no-header tests/faults --soak $(ARGS)
 
 lint: install  ## check style, format and types
 	@$(BIN)/ruff check .

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from cmimh_tf.checksums import DamagedFile, append_checksum, sha256, verify
+from cmimh_tf.checksums import DamagedFile, append_checksum, damage_message, sha256, verify
 
 # Begins the names of temporary files and folders; a process that was killed leaves some behind.
 TEMPORARY_PREFIX = ".tmp-"
@@ -145,9 +145,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     try:
         return Path(path).read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DamagedFile(
-            f"{os.fspath(path)} is damaged ({error}). Restore it from a copy, or make it again."
-        ) from error
+        raise DamagedFile(damage_message(path, str(error))) from error
 
 
 def write_json(path: str | os.PathLike[str], value: Any, *, checksum: bool = False) -> None:
@@ -174,9 +172,7 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     except DamagedFile:
         raise
     except ValueError as error:
-        raise DamagedFile(
-            f"{os.fspath(path)} is damaged ({error}). Restore it from a copy, or make it again."
-        ) from error
+        raise DamagedFile(damage_message(path, str(error))) from error
     return value
 
 

@@ -45,7 +45,7 @@ def kill_search_server(world: World, rng: random.Random) -> tuple[str, str]:
 
     def ask(facts: dict[str, Any]) -> Any:
         found = _post(f"{facts['address']}v1/search", {"id": "pair-7", "top": 20})
-        return [(hit["id"], hit["distance"]) for hit in found["hits"]]
+        return [(hit["id"], hit["distance"]) for hit in found["results"][0]["hits"]]
 
     verdict, detail = _kill_under_load(flags, ask, rng)
     with open_index(index) as opened:
