@@ -48,7 +48,7 @@ test-fast: install  ## run the quick tests of all packages, a verdict in 90 seco
 		$(FAST) $(ARGS)
 
 soak: install  ## inject faults into everything for hours; ARGS="--corruptions 200 --kills 20 --fault-seed 1"
-	@$(BIN)/python -m pytest --quiet --no-header tests/faults --soak $(ARGS)
+	@$(BIN)/python -m pytest --quiet --no-header --capture=no tests/faults --soak $(ARGS)
 
 lint: install  ## check style, format and types
 	@$(BIN)/ruff check .

@@ -58,12 +58,10 @@ def world(tmp_path_factory, worker):
 
 
 @pytest.fixture(scope="session")
-def tally(request, soak, pytestconfig):
+def tally(soak, pytestconfig):
     made = Tally()
     if soak:
-        capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-        capture.suspend_global_capture(in_=True)
-        made.stream = sys.stderr
+        made.stream = sys.stdout
         _TALLIES.append(made)
     yield made
     if soak:
