@@ -7,9 +7,9 @@ damaged, the command that a user would run next, and what that command must resu
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 import shutil
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -158,15 +158,16 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def trained(run: Path) -> Any:
-    """The weights, measures and history of a run."""
-    import zipfile
-
+def measured(run: Path) -> Any:
+    """The weights and measures of a run."""
     with zipfile.ZipFile(run / "model.keras") as archive:
         weights = [archive.read(name) for name in ("config.json", "model.weights.h5")]
-    with (run / "history.csv").open() as file:
-        history = list(csv.DictReader(file))
-    return weights, read_json(run / "metrics.json"), read_json(run / "code_profile.json"), history
+    return weights, read_json(run / "metrics.json"), read_json(run / "code_profile.json")
+
+
+def trained(run: Path) -> Any:
+    """The weights, measures and history of a run."""
+    return measured(run), (run / "history.csv").read_text(encoding="utf-8")
 
 
 def indexed(address: Path) -> list[Any]:
@@ -213,7 +214,7 @@ def finished_run(world: World) -> Target:
     folder = world.folder / "finished_run"
     files = names_below(folder, "*.keras", "*.json", "*.csv", "checkpoints/*")
     # Without the history, which is for the user to look at.
-    return Target("run: train again", folder, files, "cmimh_tf.train", arguments, lambda: trained(folder)[:-1])
+    return Target("run: train again", folder, files, "cmimh_tf.train", arguments, lambda: measured(folder))
 
 
 def stopped_run(world: World) -> Target:

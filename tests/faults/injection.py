@@ -52,6 +52,9 @@ def inject_corruptions(
 def judge(outcome: Outcome, target: Target, damaged: list[Path]) -> str:
     """Survived with the same result, detected by a sentence that names a damaged file or the artifact, or lost."""
     if outcome.status == 0:
-        return SURVIVED if target.result() == target.expected else LOST
+        try:
+            return SURVIVED if target.result() == target.expected else LOST
+        except Exception:
+            return LOST  # The command made nothing that can be read.
     sentence = outcome.refusal or ""
     return DETECTED if any(str(name) in sentence for name in (*damaged, target.folder)) else LOST
