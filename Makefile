@@ -3,7 +3,7 @@
 # ARGS is passed to the command that a target runs: make test ARGS=tests/baselines.
 
 .DEFAULT_GOAL := help
-.PHONY: help install run demo test test-fast fuzz docs lint format bench lock clean distclean
+.PHONY: help install run demo test test-fast fuzz soak docs lint format bench lock clean distclean
 
 PYTHON ?=
 ARGS ?=
@@ -49,6 +49,9 @@ test-fast: install  ## run the quick tests of all packages, a verdict in 90 seco
 
 fuzz: install  ## send 100,000 random requests to each service, about 10 minutes
 	@FUZZ_REQUESTS=100000 $(BIN)/python -m pytest --quiet -s tests/serving/test_fuzz.py tests/search_service/test_fuzz.py $(ARGS)
+
+soak: install  ## inject faults into everything for hours; ARGS="--corruptions 200 --kills 20 --fault-seed 1"
+	@$(BIN)/python -m pytest --quiet --no-header --capture=no tests/faults --soak $(ARGS)
 
 lint: install  ## check style, format and types
 	@$(BIN)/ruff check .

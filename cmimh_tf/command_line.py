@@ -1,6 +1,7 @@
 """What the commands have in common: flags, data by name or path, quiet start-up, and errors as one sentence."""
 
 import argparse
+import errno
 import os
 import sys
 import warnings
@@ -14,6 +15,9 @@ from cmimh_tf.overrides import override, parse_overrides
 if TYPE_CHECKING:
     from cmimh_tf.data.pairs import PairedData
 
+# Without memory, Python raises one or the other.
+_MEMORY_ERRORS = (MemoryError, SystemError)
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 DATA_HELP = (
     "an .npz of paired features (image, text, optional labels, ids, captions), or TFRecords, .jsonl, .parquet or .tar "
     "with vectors, or `emoji`, or `synthetic`"
@@ -49,6 +53,10 @@ def run(
         sys.exit(130)
     except Exception as error:
         message = user_message(error)
+        if isinstance(error, _MEMORY_ERRORS):
+            # At once: without memory, every object that Python would free writes a line.
+            os.write(2, f"error: {message}\n".encode())
+            os._exit(2)
         if message is None or os.environ.get("CMIMH_TF_TRACEBACK"):
             raise
         print(f"error: {message}", file=sys.stderr)
@@ -57,6 +65,11 @@ def run(
 
 def user_message(error: Exception) -> str | None:
     """The sentence to show for an error that the user can fix; None for a defect, which needs its traceback."""
+    if isinstance(error, _MEMORY_ERRORS):
+        return f"Not enough memory ({type(error).__name__})."
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+        place = f"{error.filename} could not be written" if error.filename else "A file could not be written"
+        return f"{place}: {error.strerror}."
     if isinstance(error, ValueError | TypeError | OSError | ImportError | UserError):
         return str(error)
     tensorflow = sys.modules.get("tensorflow")

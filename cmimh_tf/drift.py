@@ -7,7 +7,6 @@ used.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from cmimh_tf.data.pairs import DataError
 from cmimh_tf.data.records import PairReader, PairRecord
 from cmimh_tf.data.sources import EMBEDDED_DATASETS
+from cmimh_tf.files import read_json
 from cmimh_tf.metrics.code_profile import (
     FALSE_ALARM_RATE,
     GROUP_ROWS,
@@ -105,7 +105,7 @@ def load_profile(model: str | Path) -> tuple[ModelDescription, dict[str, Any]]:
             f"{file} is missing: the model was trained by an earlier version, or without held-out pairs. {how}."
         )
     try:
-        profile = json.loads(file.read_text(encoding="utf-8"))
+        profile = read_json(file)
         if profile["code_length"] != description.code_length or not isinstance(profile["rows"], int):
             raise ValueError(f"it is of codes of {profile['code_length']} bits")
     except (ValueError, KeyError, TypeError) as error:

@@ -1,10 +1,11 @@
-"""Atomic writes of files and folders, and a lock on a folder.
+"""Atomic writes of files and folders, with checksums where damage must be noticed, and a lock on a folder.
 
 A reader, a second writer or a killed process never sees half a file. Missing parent folders are created.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -19,16 +20,22 @@ from typing import IO, Any
 
 import numpy as np
 
+from cmimh_tf.checksums import DamagedFile, append_checksum, damage_message, sha256, verify
+
 # Begins the names of temporary files and folders; a process that was killed leaves some behind.
 TEMPORARY_PREFIX = ".tmp-"
 _HASH_BYTES = 1 << 20
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def atomic_write(path: str | os.PathLike[str], *, checksum: bool = False) -> Iterator[IO[bytes]]:
     """Yields a binary file that takes the place of `path` when the block ends, and vanishes if it raises.
 
     The target of a symbolic link is replaced, not the link. Special files (`/dev/null`, a pipe) are written directly.
+
+    Args:
+        path: the file to replace.
+        checksum: whether to list its checksum, for `cmimh_tf.checksums.verify`.
 
     Example:
         >>> with atomic_write("codes.bin") as file:
@@ -42,17 +49,18 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield file
         return
     # Unlike tempfile's, this file gets the permissions that the user's umask asks for.
-    with atomic_path(target) as temporary, temporary.open("xb") as file:
+    with atomic_path(target, checksum=checksum) as temporary, temporary.open("xb") as file:
         yield file
 
 
 @contextmanager
-def atomic_path(path: str | os.PathLike[str], suffix: str = "") -> Iterator[Path]:
+def atomic_path(path: str | os.PathLike[str], suffix: str = "", *, checksum: bool = False) -> Iterator[Path]:
     """Yields a temporary path for a writer that wants a file name; the file replaces `path` when the block ends.
 
     Args:
         path: the file to replace.
         suffix: ends the temporary name, for writers that choose the format by it, such as ".keras".
+        checksum: whether to list its checksum, for `cmimh_tf.checksums.verify`.
 
     Example:
         >>> with atomic_path("runs/mine/model.keras", suffix=".keras") as temporary:
@@ -63,10 +71,15 @@ def atomic_path(path: str | os.PathLike[str], suffix: str = "") -> Iterator[Path
     try:
         yield temporary
         _sync(temporary)
+        if checksum:
+            append_checksum(target, sha256(temporary))
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             temporary.unlink()
+        # h5py's error when it closes a file on a full disk.
+        if isinstance(error, RuntimeError) and os.strerror(errno.ENOSPC) in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path)) from error
         raise
     _sync(target.parent)
 
@@ -111,25 +124,56 @@ def remove_folder(path: str | os.PathLike[str]) -> None:
     shutil.rmtree(doomed)
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+def write_bytes(path: str | os.PathLike[str], data: bytes, *, checksum: bool = False) -> None:
     """Writes `data` to `path` atomically."""
-    with atomic_write(path) as file:
+    with atomic_write(path, checksum=checksum) as file:
         file.write(data)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
+def write_text(path: str | os.PathLike[str], text: str, *, checksum: bool = False) -> None:
     """Writes `text` to `path` atomically, as UTF-8 with its line ends as they are."""
-    write_bytes(path, text.encode("utf-8"))
+    write_bytes(path, text.encode("utf-8"), checksum=checksum)
 
 
-def write_json(path: str | os.PathLike[str], value: Any) -> None:
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a file that `write_text` wrote.
+
+    Raises:
+        DamagedFile: if the content is not what was written, as far as it can be told.
+    """
+    verify(path)
+    try:
+        return Path(path).read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DamagedFile(damage_message(path, str(error))) from error
+
+
+def write_json(path: str | os.PathLike[str], value: Any, *, checksum: bool = False) -> None:
     """Writes `value` to `path` atomically, indented, in its own key order; NumPy values become plain ones.
 
     Raises:
         TypeError: if something in `value` has no JSON form.
         ValueError: if `value` holds a NaN or an infinity, which JSON lacks.
     """
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=_plain) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
+    write_text(path, text, checksum=checksum)
+
+
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The object in a file that `write_json` wrote.
+
+    Raises:
+        DamagedFile: if the content is not what was written, as far as it can be told, or not a JSON object.
+    """
+    try:
+        value = json.loads(read_text(path))
+        if not isinstance(value, dict):
+            raise ValueError("it must hold an object")
+    except DamagedFile:
+        raise
+    except ValueError as error:
+        raise DamagedFile(damage_message(path, str(error))) from error
+    return value
 
 
 def write_npz(path: str | os.PathLike[str], /, **arrays: Any) -> None:

@@ -146,8 +146,15 @@ def run_remove(arguments: argparse.Namespace) -> None:
 def run_info(arguments: argparse.Namespace) -> int:
     """Prints what is in an index, and checks it on request."""
     from cmimh_tf.search.api import open_index
+    from cmimh_tf.search.engines.interface import IndexDamaged
 
-    index = open_index(arguments.index)
+    try:
+        index = open_index(arguments.index)
+    except IndexDamaged as error:
+        if not arguments.verify:
+            raise
+        print(json.dumps({"problems": [str(error)]}, indent=2) if arguments.json else error)
+        return 1
     facts = index.info()
     problems = index.verify() if arguments.verify else []
     if arguments.json:

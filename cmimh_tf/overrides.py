@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from cmimh_tf.checksums import verify
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -77,6 +79,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
+        verify(path)
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"`--set @FILE` must name a readable JSON file. Received: {path}: {error}.") from error

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cmimh_tf.checksums import CHECKSUM_FILE, verify_folder, write_folder_checksums
 from cmimh_tf.files import atomic_folder
 
 # Rows in memory at a time, wherever a matrix is read from its first row to its last.
@@ -129,23 +130,34 @@ def store_rows(folder: Path, blocks: Iterable[Mapping[str, np.ndarray]]) -> dict
         The matrices by their names.
     """
     count, files, headers = 0, {}, {}
-    with atomic_folder(folder) as temporary, ExitStack() as stack:
-        for block in blocks:
-            for name, rows in block.items():
-                if name not in files:
-                    files[name] = stack.enter_context((temporary / f"{name}.npy").open("wb"))
-                    headers[name] = {"descr": rows.dtype.str, "fortran_order": False, "shape": (0, rows.shape[1])}
-                    np.lib.format.write_array_header_1_0(files[name], headers[name])
-                files[name].write(np.ascontiguousarray(rows).data)
-            count += len(rows)
-        for name, file in files.items():
-            # NumPy leaves room in the header for any number of rows.
-            file.seek(0)
-            headers[name]["shape"] = (count, headers[name]["shape"][1])
-            np.lib.format.write_array_header_1_0(file, headers[name])
-    return open_rows(folder)
+    with atomic_folder(folder) as temporary:
+        with ExitStack() as stack:
+            for block in blocks:
+                for name, rows in block.items():
+                    if name not in files:
+                        files[name] = stack.enter_context((temporary / f"{name}.npy").open("wb"))
+                        headers[name] = {"descr": rows.dtype.str, "fortran_order": False, "shape": (0, rows.shape[1])}
+                        np.lib.format.write_array_header_1_0(files[name], headers[name])
+                    files[name].write(np.ascontiguousarray(rows).data)
+                count += len(rows)
+            for name, file in files.items():
+                # NumPy leaves room in the header for any number of rows.
+                file.seek(0)
+                headers[name]["shape"] = (count, headers[name]["shape"][1])
+                np.lib.format.write_array_header_1_0(file, headers[name])
+        write_folder_checksums(temporary, temporary / CHECKSUM_FILE)
+    return _matrices(folder)
 
 
 def open_rows(folder: Path) -> dict[str, StoredRows]:
-    """The matrices of a folder that `store_rows` wrote."""
+    """The matrices of a folder that `store_rows` wrote.
+
+    Raises:
+        DamagedFile: if a file is missing, or not what was written.
+    """
+    verify_folder(folder, folder / CHECKSUM_FILE)
+    return _matrices(folder)
+
+
+def _matrices(folder: Path) -> dict[str, StoredRows]:
     return {path.stem: StoredRows(path) for path in sorted(folder.glob("*.npy"))}

@@ -101,8 +101,8 @@ def train(arguments: argparse.Namespace) -> None:
 
         query = data.take(splits.query)
         metrics = evaluate_model(model, query, data.take(splits.database), seed=config.seed)
-        write_json(folder.metrics, metrics)
-        write_json(folder.profile, profile_pairs(model, query, config.seed))
+        write_json(folder.metrics, metrics, checksum=True)
+        write_json(folder.profile, profile_pairs(model, query, config.seed), checksum=True)
         remove_folder(folder.vectors)
     print(command_line.metrics_table(metrics))
     for problem in problems:

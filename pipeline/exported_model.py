@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from cmimh_tf.checksums import verify_export
 from cmimh_tf.metrics.evaluation import CodedItems
 from pipeline.examples import (
     CAPTION,
@@ -48,6 +49,7 @@ def hash_split(model_directory: str | Path, examples_uri: str, split: str) -> Co
     Raises:
         ValueError: if the model has no signature for the inputs that the Examples hold.
     """
+    verify_export(Path(model_directory))
     signatures = tf.saved_model.load(str(model_directory)).signatures
     reusable = _reusable_features(Path(model_directory), Path(examples_uri))
     image_codes: list[np.ndarray] = []
@@ -83,6 +85,7 @@ def call_signatures(directory: str, inputs: dict[str, np.ndarray]) -> dict[str, 
     Raises:
         RuntimeError: if the process fails, with the end of its error output.
     """
+    verify_export(Path(directory))
     # The source of one function is passed to Python, so that nothing of this project is imported there.
     program = f"import sys\n{inspect.getsource(_call_in_fresh_process)}\n_call_in_fresh_process(*sys.argv[1:])"
     with tempfile.TemporaryDirectory() as folder:

@@ -8,6 +8,7 @@ tuning/            searches for loss weights
 features/          features computed by a run that was interrupted
 serving_model/     cmimh/1, cmimh/2, ...
 index/             1, 2, ...: the search indexes of these models
+checksums/         of the components' outputs
 logs/              one log file per run
 data.json          the data set that the root belongs to
 """
@@ -15,13 +16,12 @@ data.json          the data set that the root belongs to
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cmimh_tf.files import locked_folder, write_json, write_text
+from cmimh_tf.files import locked_folder, read_json, write_json, write_text
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,10 @@ class PipelineRoot:
         return self.path / "index"
 
     @property
+    def checksums(self) -> Path:
+        return self.path / "checksums"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 
@@ -94,9 +98,9 @@ class PipelineRoot:
         """
         path = self.path / "data.json"
         if not path.exists():
-            write_json(path, {"data": source})
+            write_json(path, {"data": source}, checksum=True)
             return
-        known = json.loads(path.read_text(encoding="utf-8"))["data"]
+        known = read_json(path)["data"]
         if known != source:
             raise ValueError(
                 f"`--root` must name a root of the same data, or a new one. {self.path} belongs to {known}. "

@@ -7,7 +7,7 @@ import datetime
 import json
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tfx.orchestration import pipeline as tfx_pipeline
 from tfx.orchestration.local import runner_utils
 from tfx.orchestration.portable import launcher, runtime_parameter_utils
 
+from cmimh_tf.checksums import DamagedFile, verify_folder, write_folder_checksums
 from cmimh_tf.command_line import metrics_table
 from cmimh_tf.files import remove_folder, write_json
 from cmimh_tf.progress import format_seconds
@@ -96,12 +97,16 @@ def run_in_root(
         if component in without_cache:
             remove_folder(folder)
     if schema is not None or root.schema.exists():
-        return run_pipeline(make_pipeline(root.pin_schema(schema or root.schema)), without_cache=without_cache)
-    first = run_pipeline(make_pipeline(None), without_cache=without_cache, stop_after="SchemaGen")
+        pipeline = make_pipeline(root.pin_schema(schema or root.schema))
+        return run_pipeline(pipeline, checksums=root.checksums, without_cache=without_cache)
+    first = run_pipeline(
+        make_pipeline(None), checksums=root.checksums, without_cache=without_cache, stop_after="SchemaGen"
+    )
     root.curate_schema(Path(first.outputs["SchemaGen"]["schema"].uri) / "schema.pbtxt")
     # The components so far are cached now, and their lines have been printed.
     result = run_pipeline(
         make_pipeline(root.pin_schema(root.schema)),
+        checksums=root.checksums,
         without_cache=set(without_cache) - set(first.outputs),
         silent=first.outputs,
     )
@@ -112,6 +117,7 @@ def run_in_root(
 def run_pipeline(
     pipeline: tfx_pipeline.Pipeline,
     *,
+    checksums: Path | None = None,
     without_cache: Collection[str] = (),
     stop_after: str | None = None,
     silent: Collection[str] = (),
@@ -120,6 +126,8 @@ def run_pipeline(
 
     Args:
         pipeline: with its metadata connection.
+        checksums: a folder for the checksums of all outputs. Outputs of an earlier run are compared before they are
+            reused; None compares nothing.
         without_cache: components that run even if nothing changed.
         stop_after: the last component to run.
         silent: components to print no line for.
@@ -157,16 +165,34 @@ def run_pipeline(
             state, result.outputs[name] = _outcome(handle.store, execution_id)
         if state not in _DONE_STATES:
             raise ComponentFailed(name, f"did not finish; its state is {_Execution.State.Name(state)}.")
-        if state == _Execution.CACHED:
+        is_cached = state == _Execution.CACHED
+        if checksums is not None:
+            _check_outputs(name, result.outputs[name].values(), checksums, is_new=not is_cached)
+        if is_cached:
             result.cached.append(name)
         else:
             result.seconds[name] = seconds
         if name not in silent:
-            outcome = "cached" if state == _Execution.CACHED else "run"
+            outcome = "cached" if is_cached else "run"
             console.say(f"  {name:<22}{outcome:<8}{format_seconds(seconds):>12}")
         if name == stop_after:
             break
     return result
+
+
+def _check_outputs(
+    component: str, artifacts: Iterable[metadata_store_pb2.Artifact], checksums: Path, *, is_new: bool
+) -> None:
+    """Lists the files of new artifacts, and compares those of reused ones."""
+    for artifact in artifacts:
+        folder, file = Path(artifact.uri), checksums / f"{component}-{artifact.id}.sha256"
+        if is_new and folder.is_dir():
+            write_folder_checksums(folder, file)
+        elif not is_new:
+            try:
+                verify_folder(folder, file)
+            except DamagedFile as error:
+                raise ComponentFailed(component, f"{error} To run the component again: --from {component}") from error
 
 
 def _outcome(store: Any, execution_id: int) -> tuple[int, dict[str, metadata_store_pb2.Artifact]]:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
+from cmimh_tf.checksums import CHECKSUM_FILE, EXTRA_ASSETS, write_export_checksums
 from cmimh_tf.files import atomic_folder
 from serving.preprocessing import Preprocessing
 from serving.signatures import HashingSignatures
@@ -20,7 +21,6 @@ from serving.signatures import HashingSignatures
 if TYPE_CHECKING:
     from cmimh_tf.model import CMIMH
 
-EXTRA_ASSETS = "assets.extra"
 MODEL_NAME = "cmimh"
 WARMUP_FILE = "tf_serving_warmup_requests"
 WARMUP_BATCH_SIZES = (1, 8, 64)
@@ -64,7 +64,7 @@ def export_model(
         **(extra_assets or {}),
     }
     for name in assets:
-        if name in ("", ".", "..", WARMUP_FILE) or Path(name).name != name:
+        if name in ("", ".", "..", WARMUP_FILE, CHECKSUM_FILE) or Path(name).name != name:
             raise ValueError(f"`extra_assets` must be keyed by plain file names. Received: {name!r}.")
     if target.exists():
         target.rmdir()
@@ -77,6 +77,7 @@ def export_model(
         for name, content in assets.items():
             (folder / name).write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
         write_warmup(folder / WARMUP_FILE, warmup_inputs(preprocessing), model_name, warmup_batch_sizes)
+        write_export_checksums(temporary)
 
 
 def next_version(base: str | os.PathLike[str]) -> Path:

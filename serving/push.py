@@ -36,12 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def push(arguments: argparse.Namespace) -> None:
     """Exports the model, with the metrics and the profile of the run if there are any."""
+    from cmimh_tf.files import read_text
     from cmimh_tf.training.run_folder import RunFolder, load_model
     from serving.export import export_model, next_version
 
     model = load_model(arguments.model)
     folder = RunFolder(arguments.model)
-    assets = {file.name: file.read_bytes() for file in (folder.metrics, folder.profile) if file.is_file()}
+    assets = {file.name: read_text(file) for file in (folder.metrics, folder.profile) if file.is_file()}
     version = next_version(arguments.model_base)
     export_model(model, version, extra_assets=assets)
     print(f"version {version.name}, {model.config.code_length} bits: {version}")

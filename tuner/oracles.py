@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+from pathlib import Path
 from typing import Any
 
 import keras_tuner
@@ -21,6 +22,7 @@ import numpy as np
 from keras_tuner.engine.trial import Trial, TrialStatus
 from scipy.stats import qmc
 
+from cmimh_tf.checksums import verify
 from cmimh_tf.files import write_json
 from tuner.search_space import ALGORITHMS
 
@@ -65,12 +67,16 @@ class RobustOracle(keras_tuner.Oracle):
         return {item.name: item.prob_to_value(prob) for item, prob in zip(space, sequence.random()[0], strict=True)}
 
     def save(self) -> None:
-        write_json(self._get_oracle_fname(), self.get_state())
+        write_json(self._get_oracle_fname(), self.get_state(), checksum=True)
 
     def _save_trial(self, trial: Trial) -> None:
-        write_json(os.path.join(self._get_trial_dir(trial.trial_id), "trial.json"), trial.get_state())
+        path = os.path.join(self._get_trial_dir(trial.trial_id), "trial.json")
+        write_json(path, trial.get_state(), checksum=True)
 
     def reload(self) -> None:
+        verify(self._get_oracle_fname())
+        for path in Path(self._project_dir).glob("trial_*/trial.json"):
+            verify(path)
         super().reload()
         interrupted = (TrialStatus.RUNNING, TrialStatus.INVALID)
         # KerasTuner takes trials from the end, so the oldest comes last.

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from cmimh_tf.files import LOCK_FILE, locked_folder, remove_folder, write_json
+from cmimh_tf.files import LOCK_FILE, locked_folder, read_json, remove_folder, write_json
 from cmimh_tf.progress import format_seconds
 from tuner.trials import COMPLETED, COSTS, FAILED, TrialRecord, best_trial
 
@@ -80,9 +80,9 @@ class SearchFolder:
         from cmimh_tf.training.run_folder import first_difference
 
         if not self.description.exists():
-            write_json(self.description, description)
+            write_json(self.description, description, checksum=True)
             return
-        existing = json.loads(self.description.read_text(encoding="utf-8"))
+        existing = read_json(self.description)
         difference = first_difference(existing, json.loads(json.dumps(description)))
         if difference:
             raise ValueError(
@@ -104,7 +104,7 @@ class SearchFolder:
         """The result of a search with at least `trials` trials; None if there is none yet."""
         if not self.result.exists():
             return None
-        result = json.loads(self.result.read_text(encoding="utf-8"))
+        result = read_json(self.result)
         return result if result["asked_trials"] >= trials else None
 
     @contextmanager
@@ -184,10 +184,10 @@ def write_results(
     # matplotlib, which workers do not need.
     from tuner.report import write_report
 
-    write_json(folder.best, best)
+    write_json(folder.best, best, checksum=True)
     write_report(folder.report, description, records, result)
     remove_folder(folder.training)
-    write_json(folder.result, result)
+    write_json(folder.result, result, checksum=True)
 
 
 def describe_result(result: Mapping[str, Any], folder: SearchFolder) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from cmimh_tf.files import write_text
+from cmimh_tf.files import read_json, write_text
 from cmimh_tf.progress import format_seconds
 from tuner.criteria import LABEL_FREE_CRITERIA, VAL_MAP
 
@@ -59,7 +59,7 @@ def read_trials(trials_folder: Path, keys: Sequence[str]) -> list[TrialRecord]:
     """
     records = []
     for path in trials_folder.glob("trial_*/trial.json"):
-        state = json.loads(path.read_text(encoding="utf-8"))
+        state = read_json(path)
         status = _STATUS.get(state["status"], RUNNING)
         values = state["hyperparameters"]["values"]
         metrics = {

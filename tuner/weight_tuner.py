@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import grpc
 import keras_tuner
+import tensorflow as tf
 from keras_tuner.engine.trial import Trial, TrialStatus
 
 # KerasTuner's public modules do not include the chief's server.
 from keras_tuner.src import protos
 from keras_tuner.src.distribute import oracle_chief
 
+from cmimh_tf.checksums import DamagedFile
+from cmimh_tf.command_line import UserError, user_message
 from cmimh_tf.files import write_json
 from tuner.hypermodel import WeightHyperModel
 from tuner.oracles import RobustOracle, make_oracle
@@ -32,6 +35,10 @@ _DEFAULT_SILENCE_SECONDS = 3600.0
 _CHIEF_POLL_SECONDS = 0.2
 # Between two requests of an idle worker. KerasTuner would repeat them without a pause.
 _WORKER_PAUSE_SECONDS = 0.02
+
+
+class SearchStopped(keras_tuner.errors.FatalError, UserError):
+    """A trial could not be run for a reason that has nothing to do with its weights, such as a full disk."""
 
 
 class NoTrialSucceeded(RuntimeError):
@@ -114,10 +121,17 @@ class WeightTuner(keras_tuner.Tuner):
         time.sleep(_WORKER_PAUSE_SECONDS)
 
     def run_trial(self, trial: Trial, *fit_args: Any, **fit_kwargs: Any) -> dict[str, float]:
-        """Returns the criteria and the cost of one trial. The reason of a failure is written to the trial's folder."""
+        """Returns the criteria and the cost of one trial. The reason of a failure is written to the trial's folder.
+
+        Raises:
+            SearchStopped: without space, memory or an intact checkpoint.
+        """
         values = trial.hyperparameters.values
         try:
             return self.hypermodel.fit(trial.hyperparameters, epochs=values.get("tuner/epochs"), **fit_kwargs)
+        except (OSError, MemoryError, DamagedFile, tf.errors.ResourceExhaustedError) as error:
+            # The trial is run again when the command is given again.
+            raise SearchStopped(user_message(error)) from error
         except Exception as error:
             # KerasTuner keeps a traceback, but does not send it from a worker to the chief.
             write_json(Path(self.get_trial_dir(trial.trial_id)) / FAILURE_FILE, {"reason": _reason(error)})

@@ -58,6 +58,7 @@ def load_npz_in_parts(path: str | os.PathLike[str]) -> Iterator[PairedData]:
         yield load_npz(path)
         return
     with zipfile.ZipFile(path) as archive, ExitStack() as stack:
+        _check_names(archive, path)
         names = [name for name in _STREAMED if f"{name}.npy" in archive.namelist()]
         columns = {name: stack.enter_context(_MemberRows(archive, name, path)) for name in names}
         num_pairs = columns["image"].shape[0]
@@ -172,6 +173,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         # Damaged bytes raise errors of many kinds: zipfile's, zlib's, struct's, NumPy's.
         except Exception as error:
             raise ValueError(f"{path}: is damaged ({error}).") from error
+        _check_names(archive.zip, path)
         for key in _REQUIRED_KEYS:
             if key not in archive.files:
                 raise ValueError(
@@ -179,6 +181,18 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
                     f"Received: keys {', '.join(archive.files) or 'none'}.{similar_names(key, archive.files)}"
                 )
         return {key: _read_array(archive, key, path) for key in _KEYS if key in archive.files}
+
+
+def _check_names(archive: zipfile.ZipFile, path: Path) -> None:
+    """Opens each member, which compares its name in the directory at the end of the file with that before its bytes.
+
+    A damaged name would otherwise look like an array that is not there.
+    """
+    try:
+        for member in archive.infolist():
+            archive.open(member).close()
+    except Exception as error:
+        raise ValueError(f"{path}: is damaged ({error}).") from error
 
 
 def _read_array(archive: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:

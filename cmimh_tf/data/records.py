@@ -13,12 +13,14 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cmimh_tf.checksums import DamagedFile
 from cmimh_tf.data.pairs import DataError, PairedData
 from cmimh_tf.data.splits import Splits
 from cmimh_tf.files import locked_folder, remove_folder
@@ -257,7 +259,12 @@ def store_parts(parts: Iterable[PairedData], fingerprint: str, folder: Path) -> 
         for other in folder.iterdir():
             if other.is_dir() and other != files:
                 remove_folder(other)
-        return dict(open_rows(files) if files.exists() else store_rows(files, map(_matrices, parts)))
+        if files.exists():
+            # Damaged files are made again.
+            with suppress(DamagedFile):
+                return dict(open_rows(files))
+            remove_folder(files)
+        return dict(store_rows(files, map(_matrices, parts)))
 
 
 def _matrices(part: PairedData) -> dict[str, np.ndarray]:

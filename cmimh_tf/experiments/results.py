@@ -1,6 +1,5 @@
 """Results of cells: stored on disk, gathered over seeds, and compared for the verdict."""
 
-import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cmimh_tf.experiments.experiment import Cell, Column, Experiment, Place, Point
-from cmimh_tf.files import write_json
+from cmimh_tf.files import read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -40,18 +39,18 @@ class CellStore:
         """
         path = self.path(cell)
         try:
-            result = json.loads(path.read_text(encoding="utf-8"))
+            result = read_json(path)
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise ValueError(f"{path} must hold the result of a cell: {error}. Delete it to measure again.") from error
-        if not isinstance(result, dict) or "metrics" not in result:
+            raise ValueError(f"{error} To measure the cell again, delete the file.") from error
+        if "metrics" not in result:
             raise ValueError(f"{path} must hold the result of a cell, with `metrics`. Delete it to measure again.")
         return result
 
     def save(self, cell: Cell, result: dict[str, Any]) -> None:
         """Writes the result of a cell and removes the record of an earlier failure."""
-        write_json(self.path(cell), {"cell": cell.identity(self.data_fingerprint), **result})
+        write_json(self.path(cell), {"cell": cell.identity(self.data_fingerprint), **result}, checksum=True)
         self.failure_path(cell).unlink(missing_ok=True)
 
     def save_failure(self, cell: Cell, error: str) -> None:

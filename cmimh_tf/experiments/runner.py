@@ -58,6 +58,8 @@ def run_cells(
     Returns:
         The cells that failed, with their errors.
     """
+    # Workers, which write there, would not end with a sentence.
+    store.folder.mkdir(parents=True, exist_ok=True)
     distinct = list(dict.fromkeys(cells))
     expected = ExpectedTime()
     pending = []

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cmimh_tf.command_line import user_message
 from cmimh_tf.progress import ProgressBar
 
 _PROGRESS_FILE = ".progress"
-_ERROR_FILE = ".error"
 _SECONDS_BETWEEN_UPDATES = 0.5
-# Errors that a user can fix, as in `cmimh_tf.command_line`.
-_USER_ERRORS = (ValueError, TypeError, OSError, ImportError)
+# The first error of each folder's workers.
+_errors: dict[Path, str] = {}
 
 
 def run_on_beam(task: Callable[[Any], None], items: Sequence[Any]) -> None:
@@ -52,7 +52,7 @@ def run_on_beam(task: Callable[[Any], None], items: Sequence[Any]) -> None:
 
 @dataclass(frozen=True)
 class WorkerReports:
-    """Progress and the first error of the workers. Beam pickles a task, so workers report through two small files.
+    """Progress and the first error of the workers. Beam pickles a task, so workers report through a file and a module.
 
     Args:
         folder: a folder that all workers can write to.
@@ -62,8 +62,8 @@ class WorkerReports:
 
     def clear(self) -> None:
         """Removes the reports of an earlier run."""
-        for name in (_PROGRESS_FILE, _ERROR_FILE):
-            (self.folder / name).unlink(missing_ok=True)
+        _errors.pop(self.folder, None)
+        (self.folder / _PROGRESS_FILE).unlink(missing_ok=True)
 
     def add(self, count: int) -> None:
         """Reports finished items: appends one byte per item, which is atomic."""
@@ -73,19 +73,17 @@ class WorkerReports:
     @contextmanager
     def record_error(self) -> Iterator[None]:
         """Records the message of an error in the body. Beam would change its type and surround it with a traceback."""
-        # TensorFlow's errors are not OSErrors, not even the one for a full disk.
-        import tensorflow as tf
-
         try:
             yield
-        except (*_USER_ERRORS, tf.errors.OpError) as error:
-            (self.folder / _ERROR_FILE).write_text(str(error), encoding="utf-8")
+        except Exception as error:
+            if (message := user_message(error)) is not None:
+                # In memory, because the disk may be full.
+                _errors.setdefault(self.folder, message)
             raise
 
     def error(self) -> str | None:
         """The recorded message, or None."""
-        path = self.folder / _ERROR_FILE
-        return path.read_text(encoding="utf-8") if path.exists() else None
+        return _errors.get(self.folder)
 
     @contextmanager
     def update(self, bar: ProgressBar) -> Iterator[None]:

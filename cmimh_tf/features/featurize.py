@@ -176,12 +176,15 @@ class ShardWriter:
         Raises:
             DataError: naming the record with an error.
         """
-        import tensorflow as tf
-
         reports = WorkerReports(self.folder)
         with reports.record_error():
+            import tensorflow as tf
+
             for shard, pairs in portion.missing_shards(self.folder, self.reader.read):
-                with atomic_path(self.folder / shard.name) as temporary, tf.io.TFRecordWriter(str(temporary)) as file:
+                with (
+                    atomic_path(self.folder / shard.name, checksum=True) as temporary,
+                    tf.io.TFRecordWriter(str(temporary)) as file,
+                ):
                     for number, row in enumerate(self.featurizer.rows(pairs), 1):
                         file.write(make_example(row).SerializeToString(deterministic=True))
                         if number % _PAIRS_AT_ONCE == 0 or number == shard.num_pairs:

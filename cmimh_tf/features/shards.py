@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from cmimh_tf.checksums import CHECKSUM_FILE, DamagedFile, verify
 from cmimh_tf.data.pairs import DataError
 from cmimh_tf.data.readers.tfrecord import DESCRIPTION_FILE
 from cmimh_tf.data.records import RecordIndex
-from cmimh_tf.files import TEMPORARY_PREFIX, locked_folder, write_json
+from cmimh_tf.files import TEMPORARY_PREFIX, locked_folder, read_json, write_json
 
 _IDENTITY = "made_from"
 _NAME = "pairs-{:05d}-of-{:05d}.tfrecord"
@@ -165,6 +166,7 @@ class ShardFolder:
 
         Raises:
             ValueError: if the folder holds something else, or another process uses it.
+            DamagedFile: if its description is not what was written.
         """
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"`out` must be a folder, or end in .npz. Received: {self.path}, a file.")
@@ -174,13 +176,23 @@ class ShardFolder:
             self._check_identity(identity, overwrite)
             self.remove_temporary()
             if not self._description.exists():
-                write_json(self._description, {_IDENTITY: identity})
+                write_json(self._description, {_IDENTITY: identity}, checksum=True)
+            self._remove_damaged()
             yield
 
     def remove_temporary(self) -> None:
         """Removes what killed processes left."""
         for path in self.path.glob(f"{TEMPORARY_PREFIX}*"):
             path.unlink(missing_ok=True)
+
+    def _remove_damaged(self) -> None:
+        """Removes shards that are not what was written; they are made again."""
+        for path in sorted(self.path.glob(self.shard_pattern)):
+            try:
+                verify(path)
+            except DamagedFile:
+                print(f"{path} is damaged, and is made again")
+                path.unlink()
 
     def unfinished(self, portions: Sequence[Portion]) -> list[Portion]:
         """The portions with at least one missing shard."""
@@ -192,7 +204,7 @@ class ShardFolder:
 
     def complete(self, identity: dict[str, Any], facts: dict[str, Any]) -> None:
         """Writes the final pairs.json, once all shards exist."""
-        write_json(self._description, {**facts, _IDENTITY: identity})
+        write_json(self._description, {**facts, _IDENTITY: identity}, checksum=True)
 
     @property
     def _description(self) -> Path:
@@ -212,7 +224,12 @@ class ShardFolder:
     def _check_identity(self, identity: dict[str, Any], overwrite: bool) -> None:
         if not self._description.exists():
             return
-        made_from = json.loads(self._description.read_text(encoding="utf-8")).get(_IDENTITY, {})
+        try:
+            made_from = read_json(self._description).get(_IDENTITY, {})
+        except DamagedFile:
+            if not overwrite:
+                raise
+            made_from = {}
         # Through JSON, which turns tuples into lists.
         wanted = json.loads(json.dumps(identity))
         if made_from == wanted:
@@ -227,4 +244,5 @@ class ShardFolder:
         # The description last: if the process is killed here, the folder is still recognised as made by this command.
         for path in self.path.glob(self.shard_pattern):
             path.unlink()
+        (self.path / CHECKSUM_FILE).unlink(missing_ok=True)
         self._description.unlink()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from cmimh_tf.data.records import PairReader, PairRecord, RecordIndex
+from cmimh_tf.files import read_json
 
 MODEL_FILE = "model.keras"
 SAVED_MODEL_FILE = "saved_model.pb"
@@ -139,7 +139,7 @@ def features_of_run(folder: Path) -> dict[str, str]:
     path = folder / "config.json"
     if not path.is_file():
         return {}
-    description = json.loads(path.read_text(encoding="utf-8"))
+    description = read_json(path)
     if description.get("data", {}).get("name") != "emoji":
         return {}
     return {"image": "descriptor", "text": f"{EMOJI_WORDS}:{description['split']['seed']}"}

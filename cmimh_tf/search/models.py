@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from cmimh_tf.checksums import EXTRA_ASSETS, verify, verify_export
 from cmimh_tf.codes import pack_bits
 from cmimh_tf.search import adapters
 from cmimh_tf.search.adapters import MODEL_FILE, SAVED_MODEL_FILE
@@ -312,6 +313,7 @@ def _fingerprint(path: Path) -> str:
 
 def _read_keras(path: Path) -> tuple[int, dict[str, int], tuple[str, ...]]:
     """Code length, widths, and no raw inputs, of a .keras file."""
+    verify(path)
     try:
         with zipfile.ZipFile(path) as archive:
             config = json.loads(archive.read("config.json"))
@@ -325,7 +327,8 @@ def _read_keras(path: Path) -> tuple[int, dict[str, int], tuple[str, ...]]:
 
 def _read_export(folder: Path) -> tuple[int, dict[str, int], tuple[str, ...]]:
     """Code length, widths and raw inputs of an exported model."""
-    path = folder / "assets.extra" / "config.json"
+    verify_export(folder)
+    path = folder / EXTRA_ASSETS / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         widths = {side: int(config[f"{side}_width"]) for side in SIDES}

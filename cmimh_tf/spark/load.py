@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from cmimh_tf.checksums import verify
+from cmimh_tf.files import read_json
 from cmimh_tf.progress import ProgressBar
 from cmimh_tf.search.api import Index, open_index
 from cmimh_tf.search.engines.addresses import create_engine, open_engine
@@ -58,7 +60,7 @@ def read_description(codes: Path) -> dict[str, Any]:
             f"`codes` must be a folder that python -m cmimh_tf.spark hash has written, with {CODES_FILE}. Received: "
             f"{codes}{'' if codes.exists() else ', which does not exist'}."
         )
-    description = json.loads(path.read_text(encoding="utf-8"))
+    description = read_json(path)
     if "parts" not in description:
         raise ValueError(
             f"`codes` must be complete. Received: {codes}, which python -m cmimh_tf.spark hash was writing when it was "
@@ -90,6 +92,7 @@ def _batches(codes: Path, description: dict[str, Any]) -> Iterator[dict[str, Any
 
     for name, _ in description["parts"]:
         path = codes / name
+        verify(path)
         try:
             with parquet.ParquetFile(path) as file:
                 made_by = json.loads((file.schema_arrow.metadata or {}).get(SCHEMA_KEY, b"{}"))

@@ -53,7 +53,7 @@ class PartWriter:
         for shard, pairs in portion.missing_shards(self.folder, self.source.read_block):
             rows = self.make_rows(pairs)
             with (
-                atomic_path(self.folder / shard.name) as temporary,
+                atomic_path(self.folder / shard.name, checksum=True) as temporary,
                 parquet.ParquetWriter(temporary, self.schema) as file,
             ):
                 while some := list(itertools.islice(rows, _ROWS_PER_GROUP)):

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from cmimh_tf.checksums import DamagedFile, verify
 from cmimh_tf.command_line import UserError
 from cmimh_tf.data.pairs import PairedData
 from cmimh_tf.files import atomic_path
@@ -109,7 +110,7 @@ class LabelFreeEarlyStopping(keras.callbacks.Callback):
         if logs is not None:
             logs[SCORE_NAME] = score
         if not scores or score > max(scores):
-            with atomic_path(self.best_weights, suffix=".weights.h5") as temporary:
+            with atomic_path(self.best_weights, suffix=".weights.h5", checksum=True) as temporary:
                 model.save_weights(temporary)
         model.stop_training = self.is_exhausted([*scores, score])
 
@@ -120,6 +121,7 @@ class LabelFreeEarlyStopping(keras.callbacks.Callback):
 
     def restore_best(self, model: CMIMH) -> None:
         """Loads the weights of the best epoch into `model`."""
+        verify(self.best_weights)
         model.load_weights(self.best_weights)
 
     def _scores(self) -> list[float]:
@@ -215,7 +217,7 @@ class ResumableCheckpoint(keras.callbacks.Callback):
             The number of epochs that are done; 0 when there is no checkpoint.
 
         Raises:
-            ValueError: if the checkpoint does not fit the model.
+            DamagedFile: if the checkpoint does not fit the model.
         """
         path = self.manager.latest_checkpoint
         if path is None:
@@ -224,7 +226,7 @@ class ResumableCheckpoint(keras.callbacks.Callback):
             self.manager.checkpoint.restore(path).assert_consumed()
         except (AssertionError, ValueError, tf.errors.OpError) as error:
             reason = str(error).partition("\n")[0]
-            raise ValueError(
+            raise DamagedFile(
                 f"The checkpoint {path} does not fit this version of the model or is damaged ({reason}). Delete the "
                 "folder checkpoints/, or give --overwrite, to train from the start."
             ) from error

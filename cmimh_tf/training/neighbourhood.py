@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from cmimh_tf.checksums import DamagedFile
 from cmimh_tf.config import NeighbourhoodConfig
 from cmimh_tf.files import TEMPORARY_PREFIX, remove_folder
 from cmimh_tf.layers import moments
@@ -67,13 +68,24 @@ def find_neighbourhood(
         # Files that are open can be read after they have been deleted.
         with TemporaryDirectory() as temporary:
             return find_neighbourhood(image, text, options, Path(temporary))
-    kept = folder / "coordinates"
-    if not kept.exists():
+    found = _kept_coordinates(folder / "coordinates")
+    if found is None:
         for unfinished in folder.glob(f"{TEMPORARY_PREFIX}*"):
             remove_folder(unfinished)
-        store_rows(kept, ({"coordinates": block} for block in Coordinates(image, text, options).blocks()))
-    found = open_rows(kept)["coordinates"]
+        blocks = ({"coordinates": block} for block in Coordinates(image, text, options).blocks())
+        found = store_rows(folder / "coordinates", blocks)["coordinates"]
     return {"coordinates": found if is_stored else np.asarray(found)}
+
+
+def _kept_coordinates(folder: Path) -> StoredRows | None:
+    """The coordinates that an earlier call stored; damaged ones are removed, so that they are made again."""
+    if not folder.exists():
+        return None
+    try:
+        return open_rows(folder)["coordinates"]
+    except DamagedFile:
+        remove_folder(folder)
+        return None
 
 
 def coordinate_units(options: NeighbourhoodConfig) -> int:

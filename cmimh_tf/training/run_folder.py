@@ -6,6 +6,7 @@ metrics.json    the measures on query and database
 code_profile.json  statistics of the queries' codes, to compare those of new data with
 history.csv     every term after every epoch
 checkpoints/    to resume from, and training.json, which says what they belong to
+.checksums.sha256  of the files above, which are compared when they are read
 tensorboard/    the same curves for TensorBoard
 vectors/        the vectors of shards that are too large for memory, until the run is complete
 """
@@ -21,8 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cmimh_tf.checksums import CHECKSUM_FILE, DamagedFile, verify
 from cmimh_tf.config import CMIMHConfig
-from cmimh_tf.files import atomic_path, locked_folder, remove_folder, write_json, write_text
+from cmimh_tf.files import atomic_path, locked_folder, read_json, read_text, remove_folder, write_json, write_text
 
 if TYPE_CHECKING:
     from cmimh_tf.model import CMIMH
@@ -103,6 +105,7 @@ class RunFolder:
         for folder in (self.checkpoints, self.tensorboard):
             remove_folder(folder)
         self.config.unlink(missing_ok=True)
+        (self.path / CHECKSUM_FILE).unlink(missing_ok=True)
 
     def claim(self, description: dict[str, Any]) -> None:
         """Reserves the folder for this run, or checks that it belongs to it.
@@ -136,9 +139,9 @@ class RunFolder:
 
     def _claim(self, file: Path, description: dict[str, Any]) -> None:
         if not file.exists():
-            write_json(file, description)
+            write_json(file, description, checksum=True)
             return
-        existing, wanted = json.loads(file.read_text(encoding="utf-8")), json.loads(json.dumps(description))
+        existing, wanted = read_json(file), json.loads(json.dumps(description))
         stored = existing.get("config", {})
         if stored.get("neighbourhood", {}).get("neighbours") and "neighbourhood_weight" not in stored.get("loss", {}):
             raise ValueError(
@@ -159,7 +162,7 @@ class RunFolder:
         """The size of the query set that the run was given, if it was on these data; None for the usual one."""
         if not self.config.exists():
             return None
-        description = json.loads(self.config.read_text(encoding="utf-8"))
+        description = read_json(self.config)
         if description.get("data", {}).get("fingerprint") != data_fingerprint:
             return None
         return description["split"]["queries"]
@@ -168,17 +171,26 @@ class RunFolder:
         """Writes model.keras atomically, without optimizer states: these belong to the checkpoints."""
         copy = type(model).from_config(model.get_config())
         copy.set_weights(model.get_weights())
-        with atomic_path(self.model, suffix=".keras") as temporary:
+        with atomic_path(self.model, suffix=".keras", checksum=True) as temporary:
             copy.save(temporary)
 
     def read_history(self, epochs: int | None = None) -> list[dict[str, float]]:
-        """The rows of the first `epochs` epochs, or of all."""
+        """The rows of the first `epochs` epochs, or of all.
+
+        Raises:
+            DamagedFile: if history.csv is not what was written.
+        """
         if not self.history.exists():
             return []
         rows: list[dict[str, float]] = []
-        for row in csv.DictReader(io.StringIO(self.history.read_text(encoding="utf-8"))):
-            values = {_RENAMED_COLUMNS.get(name, name): float(value) for name, value in row.items()}
-            rows.append({**values, "epoch": int(row["epoch"])})
+        try:
+            for row in csv.DictReader(io.StringIO(read_text(self.history))):
+                values = {_RENAMED_COLUMNS.get(name, name): float(value) for name, value in row.items()}
+                rows.append({**values, "epoch": int(row["epoch"])})
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, DamagedFile):
+                raise
+            raise DamagedFile(f"{self.history} is damaged ({error}). Train again with --overwrite.") from error
         return rows[:epochs]
 
     def write_history(self, rows: list[dict[str, float]]) -> None:
@@ -187,7 +199,7 @@ class RunFolder:
         writer = csv.DictWriter(text, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-        write_text(self.history, text.getvalue())
+        write_text(self.history, text.getvalue(), checksum=True)
 
 
 def model_file(path: str | Path) -> Path:
@@ -209,9 +221,10 @@ def load_model(path: str | Path) -> CMIMH:
 
     Raises:
         FileNotFoundError: if there is none.
-        ValueError: if the file is not a CMIMH model.
+        ValueError: if the file is damaged, or not a CMIMH model.
     """
     file = model_file(path)
+    verify(file)
     import keras
 
     from cmimh_tf.model import CMIMH

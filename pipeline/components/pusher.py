@@ -12,9 +12,10 @@ from tfx.proto import pusher_pb2
 from tfx.types import Artifact, artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
+from cmimh_tf.checksums import CHECKSUM_FILE, EXTRA_ASSETS, verify_export, write_export_checksums
 from cmimh_tf.files import atomic_folder
 from cmimh_tf.metrics.code_profile import PROFILE_FILE
-from serving.export import EXTRA_ASSETS, next_version
+from serving.export import next_version
 
 METRICS_ASSET = "metrics.json"
 _LEFTOVER_SECONDS = 3600
@@ -67,17 +68,23 @@ def push(model: Path, base: Path, assets: Sequence[Path]) -> Path:
         return newest
     with atomic_folder(version) as temporary:
         shutil.copytree(model, temporary, dirs_exist_ok=True)
+        verify_export(temporary)
         (temporary / EXTRA_ASSETS).mkdir(exist_ok=True)
         for asset in assets:
             shutil.copyfile(asset, temporary / EXTRA_ASSETS / asset.name)
+        write_export_checksums(temporary)
     return version
 
 
 def _holds(version: Path, model: Path, assets: Sequence[Path]) -> bool:
     """Whether a version consists of exactly this model and these assets."""
+    # The list of the version also has the assets.
+    checksums = Path(EXTRA_ASSETS) / CHECKSUM_FILE
     expected = {path.relative_to(model): path for path in model.rglob("*") if path.is_file()}
     expected |= {Path(EXTRA_ASSETS) / asset.name: asset for asset in assets}
     present = {path.relative_to(version): path for path in version.rglob("*") if path.is_file()}
+    for files in (expected, present):
+        files.pop(checksums, None)
     return expected.keys() == present.keys() and all(
         filecmp.cmp(expected[name], present[name], shallow=False) for name in expected
     )

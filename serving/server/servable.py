@@ -12,8 +12,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
+from cmimh_tf.checksums import EXTRA_ASSETS, verify_export
 from serving.errors import ServingError, clean_message, invalid_argument
-from serving.export import EXTRA_ASSETS, WARMUP_FILE, read_warmup
+from serving.export import WARMUP_FILE, read_warmup
 
 # The values of one input or output: an array, or a list of bytes for strings [rows], because lists join faster.
 Column = np.ndarray | list[bytes]
@@ -120,12 +121,14 @@ class Servable:
         num_threads: number of processors for one run; 0 means all.
 
     Raises:
+        DamagedFile: if a file is not what was exported.
         Exception: any error of TensorFlow for a folder that is not a valid SavedModel.
     """
 
     def __init__(self, name: str, version: int, folder: Path, num_threads: int = 1):
         self.name, self.version = name, version
         self.uses = 0
+        verify_export(folder)
         graph = tf.Graph()
         config = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=num_threads,

@@ -7,6 +7,7 @@ import contextlib
 import os
 import random as random_numbers
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,7 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cmimh_tf.files import write_json
 from cmimh_tf.search.api import create_index, open_index
+from cmimh_tf.search.engines.database import Database
 from cmimh_tf.search.engines.interface import IndexBusy, IndexDamaged, IndexNotFound, StorageError
 from tests.search.conftest import random_codes
 from tests.search.fault_writer import BATCH, batch_codes, batch_ids
@@ -220,13 +223,72 @@ def test_verify_finds_damaged_codes_and_captions(tmp_path, random):
         assert index.verify() == []
         # Nothing is left in the log, so that the file is complete.
         assert (tmp_path / "index" / "generation-1" / "items.db-wal").stat().st_size == 0
-    file = tmp_path / "index" / "generation-1" / "items.db"
-    damage(file, codes[1234].tobytes(), bytes(8))
-    damage(file, b"a caption", b"A caption")
-    with open_index(tmp_path / "index") as index:
-        problems = index.verify()
+        file = tmp_path / "index" / "generation-1" / "items.db"
+        damage(file, codes[1234].tobytes(), bytes(8))
+        damage(file, b"a caption", b"A caption")
+    with contextlib.closing(Database(file)) as database:
+        problems = database.verify()
     assert "Items 1 to 3,000 do not match their checksum." in problems
     assert any("Caption, picture or metadata of item" in problem for problem in problems)
+
+
+def test_damaged_codes_are_not_searched(tmp_path, random):
+    codes = random_codes(random, 3000, 64)
+    create_index(tmp_path / "index", code_length=64).close()
+    with open_index(tmp_path / "index") as index:
+        index.add_codes([f"id-{number}" for number in range(3000)], image_codes=codes)
+    damage(tmp_path / "index" / "generation-1" / "items.db", codes[1234].tobytes(), bytes(8))
+    with pytest.raises(IndexDamaged, match=r"items\.db is damaged \(items 1 to 3,000 do not match their checksum\)"):
+        open_index(tmp_path / "index")
+
+
+def test_damaged_captions_and_metadata_are_not_returned(tmp_path, random):
+    create_index(tmp_path / "index", code_length=64).close()
+    with open_index(tmp_path / "index") as index:
+        index.add_codes(
+            ["a", "b"],
+            image_codes=random_codes(random, 2, 64),
+            captions=["a caption", "second"],
+            metadata={"kind": ["cat", "dog"]},
+        )
+    damage(tmp_path / "index" / "generation-1" / "items.db", b"a caption", b"A caption")
+    with open_index(tmp_path / "index") as index:
+        assert index.get(["b"])[0].caption == "second"
+        for read in (
+            lambda: index.get(["a"]),
+            lambda: index.search_codes(random_codes(random, 1, 64), where="kind = 'dog'"),
+        ):
+            with pytest.raises(IndexDamaged, match="metadata of item 1 do not match their checksum"):
+                read()
+
+
+def test_damaged_settings_and_removals_are_noticed(stocked):
+    with open_index(stocked) as index:
+        index.remove(ids=batch_ids(3)[:5])
+    file = stocked / "generation-1" / "items.db"
+    for statement in (
+        "UPDATE removed SET row = row + 7 WHERE row IN (SELECT max(row) FROM removed)",
+        "UPDATE settings SET value = value + 1 WHERE name = 'next_row'",
+        "DELETE FROM blocks WHERE first_row = (SELECT max(first_row) FROM blocks)",
+    ):
+        before = file.read_bytes()
+        with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute(statement)
+        with pytest.raises(IndexDamaged, match="do not match their checksum"):
+            open_index(stocked)
+        file.write_bytes(before)
+
+
+def test_an_index_without_the_checksum_of_its_settings_opens(stocked):
+    """As earlier versions left it."""
+    with open_index(stocked) as index:
+        index.remove(ids=batch_ids(3)[:5])
+    with contextlib.closing(sqlite3.connect(stocked / "generation-1" / "items.db")) as connection, connection:
+        connection.execute("DELETE FROM settings WHERE name IN ('checksum', 'removed_sum')")
+    for remaining in (40 * BATCH - 6, 40 * BATCH - 7):
+        with open_index(stocked) as index:
+            index.remove(ids=[index.sample(1)[0].id])
+            assert len(index) == remaining
 
 
 def test_a_file_that_is_no_database_is_one_sentence(stocked):
@@ -237,14 +299,14 @@ def test_a_file_that_is_no_database_is_one_sentence(stocked):
 
 
 def test_another_format_is_rejected_with_what_to_do(stocked):
-    (stocked / "current.json").write_text('{"format": 99, "generation": 1}')
+    write_json(stocked / "current.json", {"format": 99, "generation": 1}, checksum=True)
     with pytest.raises(IndexDamaged, match=r"must be an index of format 1\. Received: format 99\. Open it with"):
         open_index(stocked)
-    (stocked / "current.json").write_text("{}")
+    write_json(stocked / "current.json", {}, checksum=True)
     with pytest.raises(IndexDamaged, match="Received: format None"):
         open_index(stocked)
     (stocked / "current.json").write_text("not json")
-    with pytest.raises(IndexDamaged, match="cannot be read"):
+    with pytest.raises(IndexDamaged, match=r"current\.json is damaged"):
         open_index(stocked)
 
 

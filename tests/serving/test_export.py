@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from cmimh_tf.checksums import CHECKSUM_FILE
 from serving.errors import ServingError
 from serving.export import WARMUP_FILE, export_model, next_version, read_warmup
 from serving.server.servable import Servable
@@ -200,7 +201,8 @@ def test_signatures_declare_the_widths(exported, servable):
 
 def test_extra_assets(exported):
     folder = exported.base / "1" / "assets.extra"
-    assert {path.name for path in folder.iterdir()} == {WARMUP_FILE, "config.json", "model_card.md", "metrics.json"}
+    expected = {WARMUP_FILE, CHECKSUM_FILE, "config.json", "model_card.md", "metrics.json"}
+    assert {path.name for path in folder.iterdir()} == expected
     description = json.loads((folder / "config.json").read_text())
     assert description["config"] == json.loads(json.dumps(exported.model.config.to_dict()))
     assert (description["image_width"], description["takes_captions"]) == (572, True)

@@ -1,9 +1,8 @@
 """The run's folder: whose it is, one process at a time, and what is deleted."""
 
-import json
-
 import pytest
 
+from cmimh_tf.files import write_json
 from cmimh_tf.training.run_folder import RunFolder
 
 
@@ -63,5 +62,5 @@ def test_queries_are_those_of_the_same_data_only(folder):
     assert folder.queries_of("abc") == 13
     assert folder.queries_of("other data") is None
     assert RunFolder(folder.model).queries_of("abc") is None
-    folder.config.write_text(json.dumps({"config": {}}))
+    write_json(folder.config, {"config": {}}, checksum=True)
     assert folder.queries_of("abc") is None

@@ -8,6 +8,7 @@ import pytest
 from keras_tuner.engine.trial import TrialStatus
 
 from cmimh_tf.config import get_preset
+from cmimh_tf.files import write_json
 from tuner.oracles import make_oracle
 from tuner.search_space import ALGORITHMS, make_space
 
@@ -97,10 +98,10 @@ def test_reload_repeats_what_was_running_and_nothing_else(planted, tmp_path):
     tuner.search()
     # As after a kill: one trial is still running, and the state lists a finished one as running too.
     file = tmp_path / "trials" / "trial_1" / "trial.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "status": "RUNNING", "score": None}))
+    write_json(file, {**json.loads(file.read_text()), "status": "RUNNING", "score": None}, checksum=True)
     state_file = tmp_path / "trials" / "oracle.json"
     state = json.loads(state_file.read_text())
-    state_file.write_text(json.dumps({**state, "ongoing_trials": {"worker0": "2"}}))
+    write_json(state_file, {**state, "ongoing_trials": {"worker0": "2"}}, checksum=True)
     assert planted("random", trials=3).oracle._retry_queue == ["1"]
 
 

@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from cmimh_tf.checksums import verify
 from cmimh_tf.data.pairs import DataError
 from cmimh_tf.data.records import PairReader, PairRecord, RecordIndex
 from cmimh_tf.data.splits import splits_from_marks
-from cmimh_tf.files import files_fingerprint
+from cmimh_tf.files import files_fingerprint, read_json
 
 PARTS_FILE = "_pairs.json"
 _ROWS_AT_ONCE = 1024
@@ -97,7 +98,7 @@ class PartsReader(PairReader):
 
 @functools.lru_cache(maxsize=4)
 def _read_description(folder: Path, modified_at: int) -> Mapping[str, Any]:
-    description = json.loads((folder / PARTS_FILE).read_text(encoding="utf-8"))
+    description = read_json(folder / PARTS_FILE)
     if "parts" not in description:
         raise DataError(
             f"{folder}: all parts must exist. Received: a folder that python -m cmimh_tf.spark features was writing "
@@ -110,7 +111,8 @@ def _read_description(folder: Path, modified_at: int) -> Mapping[str, Any]:
 def _survey(reader: PartsReader, modified_at: int) -> RecordIndex:
     ids: list[str] = []
     marks: list[str] = []
-    for start, stop in reader._names:
+    for (start, stop), name in reader._names.items():
+        verify(reader.path / name)
         for _, _, batch in reader._batches(start, stop, ["id", "split"]):
             ids += batch.column("id").to_pylist()
             marks += [mark or "" for mark in batch.column("split").to_pylist()]

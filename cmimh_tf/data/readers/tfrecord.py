@@ -11,7 +11,6 @@ A folder written by `python -m cmimh_tf.features` also contains pairs.json, with
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cmimh_tf.checksums import verify
 from cmimh_tf.data.pairs import DataError
 from cmimh_tf.data.pictures import check_picture
 from cmimh_tf.data.records import PairReader, PairRecord, RecordIndex
 from cmimh_tf.data.splits import SPLIT_NAMES, check_mark, repeated_ids, splits_from_groups, splits_from_marks
-from cmimh_tf.files import files_fingerprint
+from cmimh_tf.files import files_fingerprint, read_json
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -117,6 +117,7 @@ def _survey(reader: TFRecordReader, modified_at: tuple[int, ...]) -> RecordIndex
     problems = _missing_shards(reader)
     for path, split in zip(reader.paths, _splits_of(reader.paths), strict=True):
         start = len(ids)
+        verify(path)
         for record, example in enumerate(_examples(path)):
             place = f"{path}, record {record}"
             try:
@@ -186,8 +187,7 @@ def _classes(reader: TFRecordReader) -> list[str] | None:
     path = Path(reader.spec) / DESCRIPTION_FILE
     if not path.is_file():
         return None
-    description = json.loads(path.read_text(encoding="utf-8"))
-    return description.get("classes") if isinstance(description, dict) else None
+    return read_json(path).get("classes")
 
 
 def _id(example: Any, place: str) -> str:

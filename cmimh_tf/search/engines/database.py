@@ -1,12 +1,13 @@
 """The SQLite file of an embedded index.
 
-    settings  the header, and counters: `change` grows with every commit, `next_row` with every item
+    settings  the header, and counters: `change` grows with every commit, `next_row` with every item; and `checksum`
     blocks    ids and codes of up to 65,536 items each, as arrays
     details   caption, picture and metadata, for items that have any
     removed   rows of the blocks that were removed, and by which change
 
 Arrays in blocks make a million items load in a fraction of a second. Small blocks are merged as they come, so that
-adding items one by one does not leave as many blocks. Every block and every row of `details` has a checksum.
+adding items one by one does not leave as many blocks. Every block and every row of `details` has a checksum, which is
+compared when it is read; another one covers the settings, the list of the blocks and the removed rows.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ CREATE INDEX removed_by_change ON removed (change);
 """
 _ARRAYS = ("rows", "ids", "sides", "image", "text", "image_features", "text_features")
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+# What SQLite says of a file that is damaged, or empty.
+_DAMAGE_SIGNS = ("malformed", "not a database", "no such table", "no such column", "unsupported file format")
 Block = dict[str, bytes]
 
 
@@ -64,7 +67,7 @@ def storage_errors(address: str) -> Iterator[None]:
                 f"{address} could not be written because the disk is full. The index is as it was before: free some "
                 "space and run the command again."
             ) from error
-        if "malformed" in message or "not a database" in message:
+        if any(sign in message for sign in _DAMAGE_SIGNS):
             raise IndexDamaged(f"{address} is damaged ({message}). Build it again, or restore a copy.") from error
         raise StorageError(f"{address} could not be read or written ({message}). The index is unchanged.") from error
     except OSError as error:
@@ -94,7 +97,7 @@ class Database:
         database = cls(path, writable=True)
         database.connection.executescript(_SCHEMA)
         with database.transaction():
-            for name, value in (("change", 0), ("next_row", 1), ("compacted", 0)):
+            for name, value in (("change", 0), ("next_row", 1), ("compacted", 0), ("removed_sum", 0)):
                 database.connection.execute("INSERT INTO settings VALUES (?, ?)", (name, value))
             database.set_header(header)
         return database
@@ -116,6 +119,8 @@ class Database:
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self.set_setting("removed_sum", self._stored_removed_sum())
+            self.set_setting("checksum", self._checksum(self.setting("removed_sum")))
             self.connection.execute("COMMIT")
         except BaseException:
             if self.connection.in_transaction:
@@ -132,15 +137,21 @@ class Database:
             self.connection.execute("ROLLBACK")
 
     def setting(self, name: str) -> Any:
-        """A counter, or the text of the header."""
-        return self.connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()[0]
+        """A counter, or the text of the header; None for what an earlier version did not store."""
+        found = self.connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+        if found is None and name in ("change", "next_row", "compacted", "header"):
+            raise self._damaged(f"it has no {name}")
+        return None if found is None else found[0]
 
     def set_setting(self, name: str, value: Any) -> None:
         self.connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
 
     def header(self) -> Header:
         """What the index says about itself."""
-        return Header.from_json(json.loads(self.setting("header")), str(self.path))
+        try:
+            return Header.from_json(json.loads(self.setting("header")), str(self.path))
+        except (TypeError, ValueError) as error:
+            raise error if isinstance(error, IndexDamaged) else self._damaged(str(error)) from error
 
     def set_header(self, header: Header) -> None:
         self.set_setting("header", json.dumps(header.to_json(), ensure_ascii=False))
@@ -149,6 +160,7 @@ class Database:
         """All items, and the change that they are of."""
         items = self._items("SELECT * FROM blocks ORDER BY first_row", (), code_length)
         removed = self._rows("SELECT row FROM removed ORDER BY row")
+        self._check_settings(self._removed_sum())
         return items.keep(~np.isin(items.rows, removed, assume_unique=True)), self.setting("change")
 
     def load_since(self, snapshot: Snapshot, code_length: int) -> tuple[np.ndarray | None, Items, int] | None:
@@ -159,6 +171,7 @@ class Database:
         """
         if snapshot.change < self.setting("compacted"):
             return None
+        self._check_settings(self._stored_removed_sum())
         last = snapshot.last_row
         removed = self._rows("SELECT row FROM removed WHERE change > ? ORDER BY row", snapshot.change)
         keep = ~np.isin(snapshot.rows, removed, assume_unique=True) if len(removed) else None
@@ -170,23 +183,39 @@ class Database:
     def details(self, rows: Sequence[int]) -> dict[int, tuple[str | None, str | None, Metadata]]:
         """Caption, picture and metadata by row, of rows that have any."""
         found = self.connection.execute(
-            "SELECT row, caption, picture, metadata FROM details WHERE row IN (SELECT value FROM json_each(?))",
+            "SELECT row, caption, picture, metadata, checksum FROM details "
+            "WHERE row IN (SELECT value FROM json_each(?))",
             (json.dumps(rows),),
         )
-        return {row: (caption, picture, json.loads(metadata)) for row, caption, picture, metadata in found}
+        details = {}
+        for row, caption, picture, metadata, checksum in found:
+            if _detail_checksum(row, caption, picture, metadata) != checksum:
+                raise self._damaged_details(row)
+            details[row] = caption, picture, json.loads(metadata)
+        return details
 
     def column(self, name: str, after_row: int) -> Iterator[tuple[int, Any]]:
         """(row, value) of rows after `after_row` that have a metadata column; labels as JSON."""
-        return self.connection.execute(
-            "SELECT row, value FROM (SELECT row, json_extract(metadata, ?) AS value FROM details WHERE row > ?) "
-            "WHERE value IS NOT NULL ORDER BY row",
+        return self._checked(
+            "SELECT row, json_extract(metadata, ?) AS value, is_intact(row, caption, picture, metadata, checksum) "
+            "FROM details WHERE row > ? ORDER BY row",
             (f'$."{name}"', after_row),
         )
 
     def field(self, name: str) -> Iterator[tuple[int, str]]:
         """(row, value) of rows that have a caption or a picture."""
         assert name in ("caption", "picture")
-        return self.connection.execute(f"SELECT row, {name} FROM details WHERE {name} IS NOT NULL ORDER BY row")
+        return self._checked(
+            f"SELECT row, {name}, is_intact(row, caption, picture, metadata, checksum) FROM details ORDER BY row", ()
+        )
+
+    def _checked(self, query: str, parameters: tuple[Any, ...]) -> Iterator[tuple[int, Any]]:
+        """(row, value) of rows that have a value, after comparing the checksum of each row."""
+        for row, value, is_intact in self.connection.execute(query, parameters):
+            if not is_intact:
+                raise self._damaged_details(row)
+            if value is not None:
+                yield row, value
 
     def features(self, side: str, rows: np.ndarray, code_length: int) -> np.ndarray:
         """Real-valued codes, float16 [n, L], of rows that have this side."""
@@ -196,11 +225,10 @@ class Database:
             inside = np.flatnonzero((rows >= first) & (rows <= last))
             if not len(inside):
                 continue
-            own, sides, values = self.connection.execute(
-                f"SELECT rows, sides, {side}_features FROM blocks WHERE first_row = ?", (first,)
-            ).fetchone()
-            present = np.frombuffer(own, np.int64)[(np.frombuffer(sides, np.uint8) & _HAS[side]) > 0]
-            vectors = np.frombuffer(values, np.float16).reshape(-1, code_length)
+            block = self._block(first)
+            has_side = (np.frombuffer(block["sides"], np.uint8) & _HAS[side]) > 0
+            present = np.frombuffer(block["rows"], np.int64)[has_side]
+            vectors = np.frombuffer(block[f"{side}_features"], np.float16).reshape(-1, code_length)
             out[inside] = vectors[np.searchsorted(present, rows[inside])]
             done[inside] = True
         assert done.all()
@@ -224,7 +252,9 @@ class Database:
     def remove(self, rows: np.ndarray, change: int) -> None:
         """Marks rows as removed, and deletes their details."""
         listed = json.dumps(rows.tolist())
+        before = self._stored_removed_sum()
         self.connection.execute("INSERT INTO removed SELECT value, ? FROM json_each(?)", (change, listed))
+        self.set_setting("removed_sum", before + _sum_of(rows, np.full(len(rows), change)))
         self.connection.execute("DELETE FROM details WHERE row IN (SELECT value FROM json_each(?))", (listed,))
 
     def compact(self, change: int) -> None:
@@ -242,6 +272,7 @@ class Database:
                 if keep.any():
                     self._store(_filtered(block, keep))
         self.connection.execute("DELETE FROM removed")
+        self.set_setting("removed_sum", 0)
         self.set_setting("compacted", change)
 
     def copy_with_codes(self, source: Path, header: Header, batches: Iterator[ItemBatch]) -> None:
@@ -282,7 +313,7 @@ class Database:
         with_details: list[np.ndarray] = []
         hashes: list[np.ndarray] = []
         for (first,) in self.connection.execute("SELECT first_row FROM blocks ORDER BY first_row").fetchall():
-            block = self._block(first)
+            block = self._stored_block(first)
             try:
                 items = _decode(block, code_length)
             except ValueError:
@@ -337,15 +368,57 @@ class Database:
         values = (int(rows[0]), int(rows[-1]), len(rows), *(block[name] for name in _ARRAYS), _checksum(block))
         self.connection.execute(f"INSERT INTO blocks VALUES ({', '.join('?' * len(values))})", values)
 
-    def _block(self, first_row: int) -> dict[str, Any]:
+    def _stored_block(self, first_row: int) -> dict[str, Any]:
         cursor = self.connection.execute("SELECT * FROM blocks WHERE first_row = ?", (first_row,))
         return dict(zip([column[0] for column in cursor.description], cursor.fetchone(), strict=True))
+
+    def _block(self, first_row: int) -> dict[str, Any]:
+        return self._intact(self._stored_block(first_row))
+
+    def _intact(self, block: dict[str, Any]) -> dict[str, Any]:
+        if _checksum(block) != block["checksum"]:
+            raise self._damaged(f"items {block['first_row']:,} to {block['last_row']:,} do not match their checksum")
+        return block
 
     def _items(self, query: str, parameters: tuple[int, ...], code_length: int) -> Items:
         cursor = self.connection.execute(query, parameters)
         names = [column[0] for column in cursor.description]
-        parts = [_decode(dict(zip(names, values, strict=True)), code_length) for values in cursor]
+        blocks = (self._intact(dict(zip(names, values, strict=True))) for values in cursor)
+        try:
+            parts = [_decode(block, code_length) for block in blocks]
+        except ValueError as error:
+            raise error if isinstance(error, IndexDamaged) else self._damaged(str(error)) from error
         return parts[0] if len(parts) == 1 else _concatenated(parts, code_length)
+
+    def _checksum(self, removed_sum: int) -> str:
+        """Of the settings, the blocks without their arrays, and the removed rows, whose sum is given."""
+        settings = [self.setting(name) for name in ("change", "next_row", "compacted", "header")]
+        blocks = self.connection.execute("SELECT first_row, last_row, items FROM blocks ORDER BY first_row").fetchall()
+        # The change, because earlier versions do not renew the checksum.
+        return f"{settings[0]} {zlib.crc32(repr((settings, blocks, removed_sum)).encode())}"
+
+    def _check_settings(self, removed_sum: int) -> None:
+        stored = self.setting("checksum")
+        if stored is None:
+            return
+        expected = self._checksum(removed_sum)
+        if stored != expected and str(stored).split(" ")[0] == expected.split(" ")[0]:
+            raise self._damaged("the settings, or the lists of blocks and removed items, do not match their checksum")
+
+    def _removed_sum(self) -> int:
+        found = np.array(self.connection.execute("SELECT row, change FROM removed").fetchall(), np.int64)
+        return _sum_of(*found.T) if len(found) else 0
+
+    def _stored_removed_sum(self) -> int:
+        """As it was kept up to date; earlier versions did not."""
+        stored = self.setting("removed_sum")
+        return self._removed_sum() if stored is None else stored
+
+    def _damaged_details(self, row: int) -> IndexDamaged:
+        return self._damaged(f"caption, picture or metadata of item {row:,} do not match their checksum")
+
+    def _damaged(self, reason: str) -> IndexDamaged:
+        return IndexDamaged(f"{self.path} is damaged ({reason}). Build the index again, or restore a copy.")
 
     def _rows(self, query: str, *parameters: int) -> np.ndarray:
         return np.array([row for (row,) in self.connection.execute(query, parameters)], np.int64)
@@ -358,9 +431,11 @@ def _address(path: Path, options: str) -> str:
 def _connect(path: Path, writable: bool) -> sqlite3.Connection:
     def connect(options: str) -> sqlite3.Connection:
         # Changes are begun and committed by hand. Each connection is used by one thread at a time.
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             _address(path, options), uri=True, isolation_level=None, check_same_thread=False, timeout=60
         )
+        connection.create_function("is_intact", 5, _is_intact, deterministic=True)
+        return connection
 
     if not writable:
         connection = connect("mode=ro")
@@ -457,6 +532,15 @@ def _checksum(block: dict[str, Any]) -> int:
     return checksum
 
 
+def _sum_of(rows: np.ndarray, changes: np.ndarray) -> int:
+    """A checksum of removed rows in any order; that of two sets of rows is the sum of theirs."""
+    # SplitMix64 of each pair, of which 32 bits are kept: the sum fits into SQLite's integers.
+    mixed = rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + changes.astype(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return int((mixed >> np.uint64(32)).sum())
+
+
 def _detail_rows(batch: ItemBatch, first_row: int) -> Iterator[tuple[int, str | None, str | None, str, int]]:
     if not (batch.captions or batch.pictures or batch.metadata):
         return
@@ -465,6 +549,10 @@ def _detail_rows(batch: ItemBatch, first_row: int) -> Iterator[tuple[int, str | 
             text = json.dumps(item.metadata, ensure_ascii=False, separators=(",", ":"))
             checksum = _detail_checksum(item.row, item.caption, item.picture, text)
             yield item.row, item.caption, item.picture, text, checksum
+
+
+def _is_intact(row: int, caption: str | None, picture: str | None, metadata: str, checksum: int) -> bool:
+    return _detail_checksum(row, caption, picture, metadata) == checksum
 
 
 def _detail_checksum(row: int, caption: str | None, picture: str | None, metadata: str) -> int:

@@ -10,7 +10,6 @@ new. A new generation, as after a change of the model, is built beside the old o
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from cmimh_tf.files import atomic_folder, locked_folder, remove_folder, write_json
+from cmimh_tf.checksums import DamagedFile
+from cmimh_tf.files import atomic_folder, locked_folder, read_json, remove_folder, write_json
 from cmimh_tf.search.engines.database import Database, storage_errors
 from cmimh_tf.search.engines.embedded_view import EmbeddedView, IndexState
 from cmimh_tf.search.engines.interface import (
@@ -66,7 +66,7 @@ def create_embedded(folder: Path, header: Header) -> None:
     with storage_errors(str(folder)), atomic_folder(folder) as temporary:
         (temporary / "generation-1").mkdir()
         Database.create(temporary / "generation-1" / "items.db", header).close()
-        write_json(temporary / _CURRENT, {"format": FORMAT, "generation": 1})
+        write_json(temporary / _CURRENT, {"format": FORMAT, "generation": 1}, checksum=True)
 
 
 class EmbeddedEngine(Engine):
@@ -111,13 +111,15 @@ class EmbeddedEngine(Engine):
         path = self.folder / _CURRENT
         try:
             stat = path.stat()
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
         except FileNotFoundError as error:
             raise IndexNotFound(
                 f"`index` must be the folder of an index. Received: {self.address}, where there is none. Make one "
                 "with: python -m cmimh_tf.index build"
             ) from error
-        except (ValueError, OSError) as error:
+        except DamagedFile as error:
+            raise IndexDamaged(str(error)) from error
+        except OSError as error:
             raise IndexDamaged(f"{path} cannot be read ({error}). Build the index again, or restore a copy.") from error
         if content.get("format") != FORMAT:
             Header.from_json(content, self.address)
@@ -240,7 +242,7 @@ class EmbeddedEngine(Engine):
                         database.copy_with_codes(self._file(old), header, batches)
                     finally:
                         database.close()
-                    write_json(self.folder / _CURRENT, {"format": FORMAT, "generation": new})
+                    write_json(self.folder / _CURRENT, {"format": FORMAT, "generation": new}, checksum=True)
                 except BaseException:
                     remove_folder(folder)
                     raise
@@ -278,7 +280,7 @@ class EmbeddedEngine(Engine):
         path = self._file(state.generation).parent / f"{side}-{last_rows[-1]}.faiss"
         try:
             return InvertedFile.load(path, last_rows[-1])
-        except RuntimeError as error:
+        except (DamagedFile, RuntimeError) as error:
             raise IndexDamaged(f"{path} is damaged. Delete the file; it is made again with the next change.") from error
 
     def _train(self, side: str, state: IndexState) -> InvertedFile:
@@ -316,6 +318,8 @@ class EmbeddedEngine(Engine):
     def verify(self) -> list[str]:
         with self.view() as view:
             problems = view.database.verify()
+            if problems:
+                return problems
             # What a process that started now would load.
             fresh = Memory(*view.database.load(view.header.code_length)).snapshot
             for side in SIDES:

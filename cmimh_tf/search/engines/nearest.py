@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from cmimh_tf.checksums import verify
 from cmimh_tf.files import atomic_path
 
 # Queries x codes below which threads cost more than they save: about a millisecond of work.
@@ -154,12 +155,17 @@ class InvertedFile:
         """Writes the lists to a file that appears complete."""
         import faiss
 
-        with atomic_path(path) as temporary:
+        with atomic_path(path, checksum=True) as temporary:
             faiss.write_index_binary(self.index, str(temporary))
 
     @classmethod
     def load(cls, path: Path, last_row: int) -> InvertedFile:
-        """Reads what `save` wrote."""
+        """Reads what `save` wrote.
+
+        Raises:
+            DamagedFile, RuntimeError: if the file is not what was written.
+        """
+        verify(path)
         import faiss
 
         return cls(faiss.read_index_binary(str(path)), last_row)
