@@ -22,7 +22,6 @@ from report import Figure, add_json_flag, report
 
 IMAGE_UNITS, TEXT_UNITS, FACTORS, CLUSTERS = 1280, 384, 64, 1000
 PAIRS_PER_SHARD = 5000
-NEIGHBOURS, TEXT_WEIGHT = 20, 0.6
 RECALL_QUERIES = 300
 ALTERNATIONS = 3
 LARGEST_IN_MEMORY = 100_000
@@ -63,20 +62,15 @@ def figures(measured: dict[int, dict[str, float]]) -> Iterator[Figure]:
                 f"{count:,} pairs: step from files, {meaning} / in memory",
                 at_most=most,
             )
-        for name in ("reading", "fingerprint", "scaling", "neighbours", "targets"):
+        for name in ("reading", "fingerprint", "scaling", "graph", "places"):
             yield Figure(f"{name}_us_{count}", 1e6 * values[name] / count, f"{count:,} pairs: {name} per pair", "us")
-        yield Figure(
-            f"neighbours_minutes_{count}", values["neighbours"] / 60, f"{count:,} pairs: neighbours", "min", minutes
-        )
-        yield Figure(
-            f"neighbours_processor_minutes_{count}",
-            values["neighbours_processor"] / 60,
-            f"{count:,} pairs: processor time of neighbours",
-            "min",
-            None if minutes is None else 2 * minutes,
-        )
+        for suffix, meaning, most in (("", "time", minutes), ("_processor", "processor time", minutes and 2 * minutes)):
+            spent = (values[f"graph{suffix}"] + values[f"places{suffix}"]) / 60
+            yield Figure(
+                f"coordinates{suffix}_minutes_{count}", spent, f"{count:,} pairs: {meaning} of coordinates", "min", most
+            )
         missed = 1.0 - values["recall"]
-        yield Figure(f"missed_{count}", missed, f"{count:,} pairs: 1 - recall@20 of neighbours", at_most=0.1)
+        yield Figure(f"missed_{count}", missed, f"{count:,} pairs: 1 - recall of the nearest landmarks", at_most=0.1)
     sizes = list(measured)
     before, largest = sizes[max(0, len(sizes) - 2)], sizes[-1]
     ratio = measured[largest]["peak_gb"] / measured[before]["peak_gb"]
@@ -165,18 +159,14 @@ def train_from_shards(shards: Path, folder: Path, steps: int) -> dict[str, float
     model = make_model(data.image.shape[1], data.text.shape[1])
     with Timer(values, "scaling"):
         model.adapt(data.image, data.text)
-    options = NeighbourhoodConfig(neighbours=NEIGHBOURS, text_similarity_weight=TEXT_WEIGHT)
-    with Timer(values, "neighbours"):
-        nearest = neighbourhood._kept_neighbours(data.image, data.text, NEIGHBOURS, TEXT_WEIGHT, folder)
-    if not (folder / "neighbours.npy").exists():
-        np.save(folder / "neighbours.npy", nearest)
-    with Timer(values, "targets"):
-        targets = neighbourhood._store_targets(
-            {"image": data.image, "text": data.text}, nearest, options.own_share, folder
-        )
+    with Timer(values, "graph"):
+        coordinates = neighbourhood.Coordinates(data.image, data.text, NeighbourhoodConfig())
+    with Timer(values, "places"):
+        blocks = ({"coordinates": block} for block in coordinates.blocks())
+        targets = stored_rows.store_rows(folder / "coordinates", blocks)
     values["step"] = seconds_per_step(model, {"image": data.image, "text": data.text, **targets}, steps)
     values["peak_gb"] = peak_gigabytes()
-    values["recall"] = recall(data.image, data.text, nearest)
+    values["recall"] = recall(coordinates)
     return values
 
 
@@ -188,15 +178,15 @@ def compare_paths(folder: Path, steps: int) -> dict[str, float]:
     from cmimh_tf.stored_rows import open_rows
 
     vectors = next(path for path in folder.iterdir() if (path / "image.npy").exists())
-    rows = {**open_rows(vectors), **open_rows(folder / "targets")}
-    stored = {name: rows[name] for name in ("image", "text", "image_target", "text_target")}
+    rows = {**open_rows(vectors), **open_rows(folder / "coordinates")}
+    stored = {name: rows[name] for name in ("image", "text", "coordinates")}
     arrays = {name: values[:LARGEST_IN_MEMORY] for name, values in stored.items()}
     model = make_model(arrays["image"].shape[1], arrays["text"].shape[1])
     model.adapt(arrays["image"], arrays["text"])
     seconds: dict[str, list[float]] = {"memory": [], "cold": [], "warm": []}
     for _ in range(ALTERNATIONS):
         seconds["memory"].append(seconds_per_step(model, arrays, steps))
-        drop_from_cache([*vectors.iterdir(), *(folder / "targets").iterdir()])
+        drop_from_cache([*vectors.iterdir(), *(folder / "coordinates").iterdir()])
         seconds["cold"].append(seconds_per_step(model, stored, steps))
         # The same order of pairs, so the same rows.
         seconds["warm"].append(seconds_per_step(model, stored, steps))
@@ -256,23 +246,17 @@ def peak_gigabytes() -> float:
     return int(kilobytes) / 1e6
 
 
-def recall(image: Any, text: Any, nearest: np.ndarray) -> float:
-    """The share of exact neighbours among `nearest`, over evenly spaced pairs."""
-    from cmimh_tf.training.neighbourhood import JointVectors
-
-    joint = JointVectors(image, text, TEXT_WEIGHT)
+def recall(coordinates: Any) -> float:
+    """The share of the nearest landmarks, by the full vectors, that the search by reduced vectors finds."""
+    if coordinates.index is None:
+        return 1.0
+    joint, landmarks = coordinates.joint, coordinates.landmarks
     rows = np.arange(0, len(joint), max(1, len(joint) // RECALL_QUERIES))
     queries = joint[rows]
-    best = np.full((len(rows), NEIGHBOURS), -np.inf, np.float32)
-    exact = np.zeros((len(rows), NEIGHBOURS), np.int64)
-    for start in range(0, len(joint), 4096):
-        similarity = queries @ joint[start : start + 4096].T
-        numbers = np.broadcast_to(np.arange(start, start + similarity.shape[1]), similarity.shape)
-        similarity[numbers == rows[:, None]] = -np.inf
-        both, of_both = np.hstack([best, similarity]), np.hstack([exact, numbers])
-        order = np.argpartition(-both, NEIGHBOURS - 1, axis=1)[:, :NEIGHBOURS]
-        best, exact = np.take_along_axis(both, order, axis=1), np.take_along_axis(of_both, order, axis=1)
-    return float(np.mean([np.isin(one, other).mean() for one, other in zip(exact, nearest[rows], strict=True)]))
+    similarity = np.hstack([queries @ joint[part].T for part in np.array_split(landmarks, 50)])
+    exact = np.argpartition(-similarity, coordinates.count, axis=1)[:, : coordinates.count]
+    found = coordinates.index.search(queries @ coordinates.axes, coordinates.count)[1]
+    return float(np.mean([np.isin(one, other).mean() for one, other in zip(exact, found, strict=True)]))
 
 
 if __name__ == "__main__":

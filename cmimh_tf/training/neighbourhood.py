@@ -104,6 +104,8 @@ class Coordinates:
     Attributes:
         landmarks: the numbers of the pairs that make the graph.
         landmark_coordinates: float32 [landmarks, `coordinate_units(options)`].
+        axes: float32 [units of the joint vectors, axes], the principal axes.
+        index: of the landmarks, by their vectors along the axes; None if all pairs are landmarks.
     """
 
     def __init__(self, image: Rows, text: Rows, options: NeighbourhoodConfig):
@@ -115,24 +117,23 @@ class Coordinates:
         self.count = min(options.neighbours, allowed, len(vectors) - 1)
         places, self._eigenvalues = graph_coordinates(nearest_rows(vectors, self.count), options.coordinates)
         sample = vectors[_even_rows(vectors, _AXES_ROWS)]
-        self._axes = _principal_axes(sample, max(options.coordinates, _SEARCHED_UNITS))
-        own = vectors @ self._axes[:, : options.coordinates]
+        self.axes = _principal_axes(sample, max(options.coordinates, _SEARCHED_UNITS))
+        own = vectors @ self.axes[:, : options.coordinates]
         self._own_scale = _scale_to(own, _NORM * np.sqrt(options.own_share))
         self._places = places * _scale_to(places, _NORM * np.sqrt(1.0 - options.own_share))
         self.landmark_coordinates = self._joined(self._places, own)
-        self._searched = vectors @ self._axes if len(vectors) < len(image) else None
+        self.index = _index(vectors @ self.axes) if len(vectors) < len(image) else None
 
     def blocks(self) -> Iterator[np.ndarray]:
         """The coordinates of all pairs, float32 [block, units] at a time."""
-        if self._searched is None:
+        if self.index is None:
             for start in range(0, len(self.joint), BLOCK_ROWS):
                 yield self.landmark_coordinates[start : start + BLOCK_ROWS]
             return
-        index = _index(self._searched)
         with ProgressBar(len(self.joint), "neighbourhoods", "pairs") as bar:
             for start in range(0, len(self.joint), BLOCK_ROWS):
-                reduced = self.joint[start : start + BLOCK_ROWS] @ self._axes
-                nearest = index.search(reduced, self.count)[1]
+                reduced = self.joint[start : start + BLOCK_ROWS] @ self.axes
+                nearest = self.index.search(reduced, self.count)[1]
                 # A coordinate times its eigenvalue is the mean of the neighbours' (see `graph_coordinates`).
                 places = self._places[nearest].mean(axis=1) / self._eigenvalues
                 yield self._joined(places, reduced[:, : self._places.shape[1]])
