@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from report import Figure, add_json_flag, report
 
 IMAGE_UNITS, TEXT_UNITS, CODE_LENGTH, BATCH = 1024, 1386, 32, 128
-LARGEST_RATIO = 1.5
+LARGEST_RATIO = 1.4
 
 
 def main() -> None:
@@ -59,6 +59,7 @@ def make_step(preset: str) -> Callable[[], object]:
 
     from cmimh_tf.config import get_preset
     from cmimh_tf.model import CMIMH
+    from cmimh_tf.training.neighbourhood import find_neighbourhood
 
     model = CMIMH(CODE_LENGTH, config=get_preset(preset), image_units=IMAGE_UNITS, text_units=TEXT_UNITS)
     generator = np.random.default_rng(0)
@@ -66,7 +67,10 @@ def make_step(preset: str) -> Callable[[], object]:
     text = generator.normal(size=(BATCH, TEXT_UNITS)).astype(np.float32)
     model.adapt(image, text)
     model.compile()
-    batch = {"image": tf.constant(image), "text": tf.constant(text)}
+    columns = {"image": image, "text": text}
+    if model.needs_coordinates:
+        columns |= find_neighbourhood(image, text, model.config.neighbourhood)
+    batch = {name: tf.constant(values) for name, values in columns.items()}
     compiled = tf.function(model.train_step)
     return lambda: compiled(batch)["loss"].numpy()
 
@@ -96,10 +100,13 @@ def make_products(preset: str) -> Callable[[], object]:
 def product_shapes(preset: str) -> Iterator[tuple[int, int, int]]:
     """(rows, inner, columns) of every product in a step, forward and backward."""
     from cmimh_tf.config import get_preset
+    from cmimh_tf.training.neighbourhood import coordinate_units
 
     config = get_preset(preset)
     hidden, critic, bits = config.network.hidden_units, config.network.critic_units, CODE_LENGTH
     loss = config.loss
+    if loss.neighbourhood_weight:
+        yield from dense_products((bits, *hidden[::-1], coordinate_units(config.neighbourhood)), rows=2 * BATCH)
     for units in (IMAGE_UNITS, TEXT_UNITS):
         yield from dense_products((units, *hidden, bits), input_gradient=False)
         decodings = bool(loss.reconstruction_weight) + bool(loss.cross_reconstruction_weight)

@@ -301,6 +301,8 @@ class CMIMH(keras.Model):
             tensors[f"{name}_logits"], tensors[f"{name}_probs"] = logits, tf.sigmoid(logits)
         if "coordinates" in batch:
             tensors["coordinates"] = batch["coordinates"]
+        elif training and self.needs_coordinates:
+            raise ValueError("`batch` must have coordinates to train on, see `find_neighbourhood`.")
         if self.decoders or self.cross_decoders or self.coordinate_decoder is not None:
             tensors.update(self._reconstructions(tensors, seeds[:2]))
         if self.critic is not None:

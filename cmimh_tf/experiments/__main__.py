@@ -17,7 +17,7 @@ _EPILOG = (
 examples:
   python -m cmimh_tf.experiments main --data features.npz
   python -m cmimh_tf.experiments main --data features.npz --bits 16 32 48 --seeds 3 --jobs 2
-  python -m cmimh_tf.experiments ablation --data features.npz --preset mscoco --out runs/experiments/paper
+  python -m cmimh_tf.experiments ablation --data features.npz --out runs/experiments/paper
   python -m cmimh_tf.experiments main --data emoji --quick
 
 The results are written to OUT/NAME (results.csv, results.json, results.md, report.html and the plots), and the result
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument(
         "--preset",
         choices=list(PRESETS),
-        help="configuration of CMIMH (default: default; mirflickr25k for paper-regime)",
+        help="configuration of CMIMH (default: default; mscoco for studies of terms, mirflickr25k for paper-regime)",
     )
     parser.add_argument("--epochs", type=int, metavar="N", help="number of epochs of CMIMH")
     parser.add_argument(

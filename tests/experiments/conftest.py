@@ -17,7 +17,7 @@ def facts():
 
 @pytest.fixture
 def options(facts):
-    return Options(facts)
+    return Options(facts, get_preset("mscoco"))
 
 
 @pytest.fixture

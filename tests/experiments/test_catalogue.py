@@ -4,18 +4,19 @@ import pytest
 
 from cmimh_tf.baselines.registry import BASELINES
 from cmimh_tf.config import get_preset
-from cmimh_tf.experiments import EXPERIMENTS, make_experiment
+from cmimh_tf.experiments import BASE_PRESETS, EXPERIMENTS, make_experiment
 from cmimh_tf.experiments.experiment import SplitSetting
 from cmimh_tf.experiments.options import DataFacts, Options
 from cmimh_tf.experiments.report import RunFacts, make_report, to_terminal
 from cmimh_tf.experiments.results import describe_verdict
 from cmimh_tf.experiments.studies import ABLATION_TERMS
+from cmimh_tf.overrides import override
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_table_entry_has_a_cell_for_every_seed(name, quick, facts):
-    options = Options(facts, seeds=2, quick=quick)
+    options = Options(facts, get_preset(BASE_PRESETS.get(name, "default")), seeds=2, quick=quick)
     experiment = make_experiment(name, options)
     assert experiment.name == name
     assert experiment.about
@@ -90,9 +91,9 @@ def test_ablation_has_eight_different_combinations(options):
     }
     alone = weights["modality gap"]
     assert alone.mutual_information_weight == alone.independence_weight == alone.balance_weight == 0
-    assert alone.modality_gap_weight == get_preset("default").loss.modality_gap_weight > 0
+    assert alone.modality_gap_weight == get_preset("mscoco").loss.modality_gap_weight > 0
     assert alone.reconstruction_weight == 1
-    assert weights["all four"] == get_preset("default").loss
+    assert weights["all four"] == get_preset("mscoco").loss
 
 
 def test_sweep_goes_around_the_base_value(facts):
@@ -186,7 +187,7 @@ def test_bad_choices_are_refused(facts):
     ],
 )
 def test_a_variant_without_a_term_needs_a_base_with_it(name, key, facts):
-    without = Options(facts, get_preset("default").from_dict({"loss": {key: 0.0}}))
+    without = Options(facts, override(get_preset("mscoco"), {f"loss.{key}": 0.0}))
     with pytest.raises(ValueError, match=rf"`loss.{key}` must be positive in the base configuration"):
         make_experiment(name, without)
 

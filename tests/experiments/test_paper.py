@@ -81,7 +81,9 @@ def test_every_figure_of_the_paper_has_a_place_in_the_experiment_that_repeats_it
     shown = set()
     for data_set in {figure.data_set for figure in figures}:
         title = next(start for start, full in DATA_SETS.items() if full == data_set)
-        experiment = make_experiment(name, Options(DataFacts(f"{title}.npz", "x", 186_577), seeds=1, bits=lengths))
+        experiment = make_experiment(
+            name, Options(DataFacts(f"{title}.npz", "x", 186_577), get_preset("mscoco"), seeds=1, bits=lengths)
+        )
         for table in experiment.tables:
             assert table.paper.reference in table.rows
             for row in [*table.rows, *cited_methods(table)]:

@@ -9,7 +9,7 @@ import xml.etree.ElementTree
 import pytest
 
 from cmimh_tf.config import get_preset
-from cmimh_tf.experiments import EXPERIMENTS, make_experiment
+from cmimh_tf.experiments import BASE_PRESETS, EXPERIMENTS, make_experiment
 from cmimh_tf.experiments.options import DataFacts, Options
 from cmimh_tf.experiments.report import RunFacts, flat_measures, make_report, to_terminal, write_report
 from cmimh_tf.experiments.results import Results
@@ -36,7 +36,9 @@ class Page(html.parser.HTMLParser):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_files_of_every_experiment(name, facts, fake_results, tmp_path):
-    experiment = make_experiment(name, Options(facts, seeds=2, quick=True))
+    experiment = make_experiment(
+        name, Options(facts, get_preset(BASE_PRESETS.get(name, "default")), seeds=2, quick=True)
+    )
     write_report(make_report(fake_results(experiment), run_facts(facts)), tmp_path)
     markdown = (tmp_path / "results.md").read_text()
     assert "    python -m cmimh_tf.experiments main --data x\n" in markdown
@@ -86,7 +88,7 @@ def test_mixed_code_and_warnings_of_trainings_are_told(facts, fake_results, tmp_
 
 
 def test_every_warning_of_every_training_is_told_once(facts, fake_results, tmp_path):
-    experiment = make_experiment("modality-gap-weight", Options(facts, seeds=2))
+    experiment = make_experiment("modality-gap-weight", Options(facts, get_preset("mscoco"), seeds=2))
     by_cell = {
         cell: {**result, "training": {"problems": [f"saturation {cell.seed}.", "dead bits."]}}
         for cell, result in fake_results(experiment).by_cell.items()
@@ -121,7 +123,7 @@ def test_bits_that_never_change_are_told(facts, fake_results, tmp_path):
 
 @pytest.mark.parametrize("name", ["mutual-information-weight", "ablation"])
 def test_a_cell_is_in_the_csv_once(name, facts, fake_results, tmp_path):
-    experiment = make_experiment(name, Options(facts, seeds=1))
+    experiment = make_experiment(name, Options(facts, get_preset("mscoco"), seeds=1))
     write_report(make_report(fake_results(experiment), run_facts(facts)), tmp_path)
     rows = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
     assert sum(row["measure"] == "map_at_1000.image_to_text" for row in rows) == len(experiment.cells)
@@ -143,7 +145,7 @@ def test_paper_values_stand_beside_ours_on_its_data_sets(fake_results, tmp_path)
 
 
 def test_trend_of_the_paper_stands_beside_ours_on_other_data_sets(facts, fake_results, tmp_path):
-    experiment = make_experiment("ablation", Options(facts, seeds=2))
+    experiment = make_experiment("ablation", Options(facts, get_preset("mscoco"), seeds=2))
 
     def score(point):
         return 0.5 + 0.01 * point.cell.seed - (0.1 if point.cell.config.loss.modality_gap_weight == 0 else 0)
