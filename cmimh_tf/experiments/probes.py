@@ -15,6 +15,7 @@ from cmimh_tf.losses import binary_cross_entropy
 from cmimh_tf.model import CMIMH
 from cmimh_tf.ops import shuffle_bits
 from cmimh_tf.overrides import override
+from cmimh_tf.stored_rows import Rows
 from cmimh_tf.training.neighbourhood import find_neighbourhood
 
 _UNITS = (256, 256)
@@ -94,10 +95,10 @@ def _make_step(config: CMIMHConfig, train: PairedData) -> Callable[[], object]:
     model = CMIMH(config=config)
     model.adapt(train.image, train.text)
     model.compile()
-    columns = {"image": train.image[:size], "text": train.text[:size]}
+    columns: dict[str, Rows] = {"image": train.image[:size], "text": train.text[:size]}
     if model.needs_coordinates:
         columns |= find_neighbourhood(columns["image"], columns["text"], config.neighbourhood)
-    batch = {name: tf.constant(values) for name, values in columns.items()}
+    batch = {name: tf.constant(np.asarray(values)) for name, values in columns.items()}
     step = tf.function(model.train_step)
 
     def run() -> object:
