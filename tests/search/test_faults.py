@@ -279,12 +279,17 @@ def test_damaged_settings_and_removals_are_noticed(stocked):
         file.write_bytes(before)
 
 
-def test_an_index_without_the_checksum_of_its_settings_opens(stocked):
-    """As earlier versions left it."""
+@pytest.mark.parametrize("knows_checksum", [False, True])
+def test_an_index_that_an_earlier_version_wrote_opens(stocked, knows_checksum):
     with open_index(stocked) as index:
-        index.remove(ids=batch_ids(3)[:5])
+        index.remove(ids=batch_ids(3)[:4])
     with contextlib.closing(sqlite3.connect(stocked / "generation-1" / "items.db")) as connection, connection:
-        connection.execute("DELETE FROM settings WHERE name IN ('checksum', 'removed_sum')")
+        # It removed an item without renewing the checksum, if this version had stored one.
+        connection.execute("UPDATE settings SET value = value + 1 WHERE name = 'change'")
+        connection.execute("INSERT INTO removed VALUES (1, (SELECT value FROM settings WHERE name = 'change'))")
+        connection.execute("DELETE FROM details WHERE row = 1")
+        if not knows_checksum:
+            connection.execute("DELETE FROM settings WHERE name IN ('checksum', 'removed_sum')")
     for remaining in (40 * BATCH - 6, 40 * BATCH - 7):
         with open_index(stocked) as index:
             index.remove(ids=[index.sample(1)[0].id])

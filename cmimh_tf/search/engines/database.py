@@ -97,7 +97,7 @@ class Database:
         database = cls(path, writable=True)
         database.connection.executescript(_SCHEMA)
         with database.transaction():
-            for name, value in (("change", 0), ("next_row", 1), ("compacted", 0), ("removed_sum", 0)):
+            for name, value in (("change", 0), ("next_row", 1), ("compacted", 0)):
                 database.connection.execute("INSERT INTO settings VALUES (?, ?)", (name, value))
             database.set_header(header)
         return database
@@ -118,8 +118,9 @@ class Database:
         """Changes that are stored together, or not at all if the block raises."""
         self.connection.execute("BEGIN IMMEDIATE")
         try:
+            if not self._has_checksum():
+                self.set_setting("removed_sum", self._removed_sum())
             yield
-            self.set_setting("removed_sum", self._stored_removed_sum())
             self.set_setting("checksum", self._checksum(self.setting("removed_sum")))
             self.connection.execute("COMMIT")
         except BaseException:
@@ -171,7 +172,7 @@ class Database:
         """
         if snapshot.change < self.setting("compacted"):
             return None
-        self._check_settings(self._stored_removed_sum())
+        self._check_settings(self.setting("removed_sum"))
         last = snapshot.last_row
         removed = self._rows("SELECT row FROM removed WHERE change > ? ORDER BY row", snapshot.change)
         keep = ~np.isin(snapshot.rows, removed, assume_unique=True) if len(removed) else None
@@ -252,9 +253,8 @@ class Database:
     def remove(self, rows: np.ndarray, change: int) -> None:
         """Marks rows as removed, and deletes their details."""
         listed = json.dumps(rows.tolist())
-        before = self._stored_removed_sum()
         self.connection.execute("INSERT INTO removed SELECT value, ? FROM json_each(?)", (change, listed))
-        self.set_setting("removed_sum", before + _sum_of(rows, np.full(len(rows), change)))
+        self.set_setting("removed_sum", self.setting("removed_sum") + _sum_of(rows, np.full(len(rows), change)))
         self.connection.execute("DELETE FROM details WHERE row IN (SELECT value FROM json_each(?))", (listed,))
 
     def compact(self, change: int) -> None:
@@ -394,25 +394,20 @@ class Database:
         """Of the settings, the blocks without their arrays, and the removed rows, whose sum is given."""
         settings = [self.setting(name) for name in ("change", "next_row", "compacted", "header")]
         blocks = self.connection.execute("SELECT first_row, last_row, items FROM blocks ORDER BY first_row").fetchall()
-        # The change, because earlier versions do not renew the checksum.
         return f"{settings[0]} {zlib.crc32(repr((settings, blocks, removed_sum)).encode())}"
 
-    def _check_settings(self, removed_sum: int) -> None:
+    def _has_checksum(self) -> bool:
+        """Whether the checksum is of the last change: earlier versions do not renew it."""
         stored = self.setting("checksum")
-        if stored is None:
-            return
-        expected = self._checksum(removed_sum)
-        if stored != expected and str(stored).split(" ")[0] == expected.split(" ")[0]:
+        return stored is not None and str(stored).split(" ")[0] == str(self.setting("change"))
+
+    def _check_settings(self, removed_sum: int) -> None:
+        if self._has_checksum() and self.setting("checksum") != self._checksum(removed_sum):
             raise self._damaged("the settings, or the lists of blocks and removed items, do not match their checksum")
 
     def _removed_sum(self) -> int:
         found = np.array(self.connection.execute("SELECT row, change FROM removed").fetchall(), np.int64)
         return _sum_of(*found.T) if len(found) else 0
-
-    def _stored_removed_sum(self) -> int:
-        """As it was kept up to date; earlier versions did not."""
-        stored = self.setting("removed_sum")
-        return self._removed_sum() if stored is None else stored
 
     def _damaged_details(self, row: int) -> IndexDamaged:
         return self._damaged(f"caption, picture or metadata of item {row:,} do not match their checksum")
