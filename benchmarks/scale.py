@@ -4,7 +4,7 @@
 
 Each size is measured in a process of its own that trains from TFRecord shards as `cmimh_tf.train` does, for a limited
 number of steps. Without --data, the pairs are clustered vectors of 1280 and 384 dimensions that vary in 64 directions;
-with it, the rows of the file repeated with noise. 1,000,000 pairs need 27 GB of disk.
+with it, the rows of the file repeated with noise. 1,000,000 pairs need 14 GB of disk.
 """
 
 import argparse

@@ -30,7 +30,7 @@ SMALL = [
     "--set", "network.critic_embedding_units=4", "--set", "training.validation_share=0.2",
 ]  # fmt: skip
 # Every matrix counts as too large for memory, and every search for neighbours as long.
-STORED = {"cmimh_tf.stored_rows.IN_MEMORY_BYTES": 1, "cmimh_tf.training.neighbourhood.EXACT_PAIRS": 8}
+STORED = {"cmimh_tf.stored_rows.IN_MEMORY_BYTES": 1, "cmimh_tf.training.neighbourhood.LANDMARKS": 8}
 
 
 @dataclass

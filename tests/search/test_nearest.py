@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cmimh_tf.checksums import CHECKSUM_FILE
 from cmimh_tf.codes import hamming_distance
 from cmimh_tf.search.engines import nearest
 from cmimh_tf.search.engines.nearest import InvertedFile, codes_within, cut_at_radius, merge_nearest, nearest_codes
@@ -83,7 +84,7 @@ def test_inverted_file_finds_nearly_all_and_can_be_saved(clustered, tmp_path):
     loaded = InvertedFile.load(tmp_path / "lists.faiss", lists.last_row)
     loaded.index.nprobe = 8
     assert np.array_equal(loaded.search(clustered[:50], 10)[1], distances[:50])
-    assert [path.name for path in tmp_path.iterdir()] == ["lists.faiss"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [CHECKSUM_FILE, "lists.faiss"]
 
 
 def test_lists_with_too_few_codes_are_marked(clustered):

@@ -19,6 +19,7 @@ from cmimh_tf import get_preset, train_model
 from cmimh_tf.data.records import load_vectors
 from cmimh_tf.data.sources import open_records
 from cmimh_tf.features.featurize import featurize
+from cmimh_tf.files import write_json
 from cmimh_tf.search.adapters import DataSource
 from cmimh_tf.search.api import open_index
 from cmimh_tf.search.building import build_index
@@ -206,7 +207,7 @@ def test_a_finished_part_is_kept_and_a_missing_one_computed_without_a_cluster(ta
     out = tmp_path / "features"
     shutil.copytree(parts, out)
     description = json.loads((out / "_pairs.json").read_text())
-    (out / "_pairs.json").write_text(json.dumps({"made_from": description["made_from"]}))
+    write_json(out / "_pairs.json", {"made_from": description["made_from"]}, checksum=True)
     [first, second, *_] = sorted(out.glob("part-*"))
     content, kept = second.read_bytes(), first.stat().st_mtime_ns
     second.unlink()

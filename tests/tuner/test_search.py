@@ -101,7 +101,10 @@ def test_two_workers_killed_and_resumed(tmp_path, monkeypatch, capsys):
     [
         (["--trials", "0"], "error: `trials` must be at least 1."),
         (["--algorithm", "grid"], "error: `weights` must name one or two weights for a grid"),
-        (["--algorithm", "hyperband", "--tune-also", "epochs"], "error: `algorithm` must not be hyperband if epochs"),
+        (
+            ["--algorithm", "hyperband", "--tune-also", "epochs", "--epochs", "9"],
+            "error: `algorithm` must not be hyperband if epochs",
+        ),
     ],
 )
 def test_refusals(flags, message, tmp_path, monkeypatch, capsys):
