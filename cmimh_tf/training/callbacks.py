@@ -23,6 +23,8 @@ from cmimh_tf.progress import ProgressBar, format_seconds
 from cmimh_tf.terms import TERMS
 from cmimh_tf.training.run_folder import RunFolder
 
+_MOST_LINES = 50
+
 SCORE_NAME = "validation_score"
 
 
@@ -143,7 +145,7 @@ def pair_score(image_codes: np.ndarray, text_codes: np.ndarray) -> float:
 
 
 class TrainingProgress(keras.callbacks.Callback):
-    """One line per epoch with every term and the time left, and a bar within the epoch on a terminal.
+    """At most 50 lines with the terms of an epoch and the time left, and a bar within the epoch on a terminal.
 
     Args:
         epochs: of the whole run.
@@ -173,6 +175,9 @@ class TrainingProgress(keras.callbacks.Callback):
         assert self.first_epoch is not None  # on_epoch_begin comes first
         if self.bar is not None:
             self.bar.close()
+        # Small data sets have hundreds of epochs of a few steps.
+        if (epoch + 1) % math.ceil(self.epochs / _MOST_LINES) and epoch + 1 < self.epochs:
+            return
         done = epoch + 1 - self.first_epoch
         left = (time.monotonic() - self.started_at) / done * (self.epochs - epoch - 1)
         self.stream.write(f"{self._position(epoch)}  {format_seconds(left):>10} left  {_describe(logs or {})}\n")

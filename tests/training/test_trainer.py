@@ -13,7 +13,7 @@ from cmimh_tf.data.splits import split_data
 from cmimh_tf.data.synthetic import make_synthetic
 from cmimh_tf.overrides import override
 from cmimh_tf.training import neighbourhood
-from cmimh_tf.training.callbacks import TrainingDiverged, pair_score
+from cmimh_tf.training.callbacks import TrainingDiverged, TrainingProgress, pair_score
 from cmimh_tf.training.run_folder import load_model
 from cmimh_tf.training.trainer import train_model
 
@@ -189,3 +189,15 @@ def test_missing_and_foreign_models_are_named(tmp_path):
     (tmp_path / "model.keras").write_bytes(b"not a model")
     with pytest.raises(ValueError, match="cannot be read as a model"):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize(("epochs", "lines"), [(7, 7), (120, 40), (121, 41)])
+def test_progress_of_many_epochs_has_few_lines(epochs, lines):
+    stream = io.StringIO()
+    progress = TrainingProgress(epochs, 1, stream)
+    for epoch in range(epochs):
+        progress.on_epoch_begin(epoch)
+        progress.on_epoch_end(epoch, {"loss": 1.0})
+    written = stream.getvalue().splitlines()
+    assert len(written) == lines
+    assert written[-1].startswith(f"epoch {epochs}/{epochs}")
