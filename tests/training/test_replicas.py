@@ -19,6 +19,7 @@ SCRIPT = textwrap.dedent("""
     from cmimh_tf.data.synthetic import make_synthetic
     from cmimh_tf.model import CMIMH
     from cmimh_tf.overrides import override
+    from cmimh_tf.training.neighbourhood import find_neighbourhood
     from cmimh_tf.training.trainer import train_model
 
     pairs = make_synthetic(64, seed=0)
@@ -89,6 +90,9 @@ SCRIPT = textwrap.dedent("""
         np.array_equal(a, b) for a, b in zip(trained.model.get_weights(), again.model.get_weights())
     )
     batch = {name: tf.constant(values[:32]) for name, values in columns.items()}
+
+    coordinates = find_neighbourhood(pairs.image, pairs.text, full.neighbourhood)["coordinates"]
+    batch["coordinates"] = tf.constant(coordinates[: len(batch["image"])])
 
     @tf.function
     def objectives():
