@@ -255,7 +255,7 @@ def recall(coordinates: Any) -> float:
     queries = joint[rows]
     similarity = np.hstack([queries @ joint[part].T for part in np.array_split(landmarks, 50)])
     exact = np.argpartition(-similarity, coordinates.count, axis=1)[:, : coordinates.count]
-    found = coordinates.index.search(queries @ coordinates.axes, coordinates.count)[1]
+    found = coordinates.nearest_landmarks(queries)
     return float(np.mean([np.isin(one, other).mean() for one, other in zip(exact, found, strict=True)]))
 
 
