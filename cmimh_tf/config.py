@@ -116,12 +116,14 @@ class NeighbourhoodConfig:
         coordinates: how many coordinates a pair has in the graph of these links.
         text_similarity_weight: weight of the texts' similarity against the images', between 0 and 1.
         own_share: share of the pair's own features in what is reconstructed; the rest are its coordinates.
+        landmarks: how many pairs make the graph at most; the places of others follow from their nearest landmarks.
     """
 
     neighbours: int = 30
     coordinates: int = 64
     text_similarity_weight: float = 0.6
     own_share: float = 0.2
+    landmarks: int = 50_000
 
 
 @dataclass(frozen=True)
@@ -165,8 +167,7 @@ _CHOICES = {
 _POSITIVE = {
     "loss.critic_samples", "network.hidden_units", "network.critic_units", "network.critic_embedding_units",
     "network.logit_limit", "network.input_norm", "optimizer.gradient_clip_norm", "training.epochs",
-    "training.steps", "neighbourhood.coordinates",
-    "training.patience",
+    "training.steps", "training.patience", "neighbourhood.coordinates",
 }  # fmt: skip
 
 _SHARES = {"neighbourhood.text_similarity_weight", "neighbourhood.own_share"}
@@ -185,6 +186,8 @@ def _check_range(key: str, value: Any) -> None:
             raise ValueError(f"`{key}` must be a finite number of at least 0. Received: {key}={value!r}.")
     if key == "training.batch_size" and value < 2:
         raise ValueError(f"`{key}` must be at least 2, since pairs are compared within a batch. Received: {value}.")
+    if key == "neighbourhood.landmarks" and value < 2:
+        raise ValueError(f"`{key}` must be at least 2. Received: {value}.")
     if key in _SHARES and value > 1:
         raise ValueError(f"`{key}` must be at most 1. Received: {key}={value!r}.")
     if key in ("training.validation_share", "optimizer.momentum") and value >= 1:

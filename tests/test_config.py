@@ -82,6 +82,7 @@ def test_overrides_from_arguments_and_file(tmp_path):
             ValueError,
             "`code_length` must be a positive multiple of 8. Received: code_length=12.",
         ),
+        ("neighbourhood.landmarks=1", ValueError, "`neighbourhood.landmarks` must be at least 2"),
         ("neighbourhood.own_share=1.5", ValueError, "`neighbourhood.own_share` must be at most 1"),
         ("training.validation_share=1", ValueError, "`training.validation_share` must be below 1"),
         ("loss=3", ValueError, "`loss` is not a configuration key"),

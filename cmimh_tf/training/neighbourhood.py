@@ -6,8 +6,8 @@ common label. This module links every pair with its nearest pairs, and computes 
 graph: its smoothest functions, those that differ least between linked pairs (Laplacian eigenmaps). Pairs that many
 short paths connect have similar coordinates, even if they are not neighbours themselves.
 
-Up to `LANDMARKS` pairs, all of them make the graph. Of more, evenly spaced ones do, and every other pair lies at the
-mean of its nearest landmarks, so that memory does not grow with the pairs.
+Up to `neighbourhood.landmarks` pairs, all of them make the graph. Of more, evenly spaced ones do, and every other pair
+lies at the mean of its nearest landmarks, so that memory does not grow with the pairs.
 
 Reference:
     Belkin, Niyogi: Laplacian Eigenmaps for Dimensionality Reduction and Data Representation. Neural Computation 2003.
@@ -29,7 +29,6 @@ from cmimh_tf.layers import moments
 from cmimh_tf.progress import ProgressBar
 from cmimh_tf.stored_rows import BLOCK_ROWS, Rows, StoredRows, open_rows, store_rows
 
-LANDMARKS = 50_000
 # The root-mean-square norm of the coordinates, as that of scaled features (`network.input_norm`).
 _NORM = 10.0
 # A coordinate is multiplied by its eigenvalue to this power: rough functions of the graph count less than smooth ones.
@@ -54,17 +53,17 @@ def find_neighbourhood(
         image: [pairs, image_units] features of at least 2 pairs.
         text: [pairs, text_units] features.
         options: how many neighbours and coordinates, and how the two similarities are weighed.
-        folder: keeps the coordinates of stored rows, and of more than `LANDMARKS` pairs, so that the next call with
-            the same pairs and options reads them from there. None keeps nothing.
+        folder: keeps the coordinates of stored rows, and of more than `options.landmarks` pairs, so that the next
+            call with the same pairs and options reads them from there. None keeps nothing.
 
     Returns:
         "coordinates", float32 [pairs, `coordinate_units(options)`]: an array for arrays, stored rows for stored rows.
 
     Raises:
-        ImportError: if there are more than `LANDMARKS` pairs and faiss is not installed.
+        ImportError: if there are more than `options.landmarks` pairs and faiss is not installed.
     """
     is_stored = isinstance(image, StoredRows) or isinstance(text, StoredRows)
-    if not is_stored and len(image) <= LANDMARKS:
+    if not is_stored and len(image) <= options.landmarks:
         return {"coordinates": Coordinates(image, text, options).landmark_coordinates}
     if folder is None:
         # Files that are open can be read after they have been deleted.
@@ -112,7 +111,7 @@ class Coordinates:
 
     def __init__(self, image: Rows, text: Rows, options: NeighbourhoodConfig):
         self.joint = JointVectors(image, text, options.text_similarity_weight)
-        self.landmarks = np.unique(np.linspace(0, len(image) - 1, LANDMARKS).astype(np.int64))
+        self.landmarks = np.unique(np.linspace(0, len(image) - 1, options.landmarks).astype(np.int64))
         parts = np.split(self.landmarks, range(BLOCK_ROWS, len(self.landmarks), BLOCK_ROWS))
         vectors = np.concatenate([self.joint[part] for part in parts])
         allowed = max(_FEWEST_NEIGHBOURS, len(vectors) // 100)
@@ -257,7 +256,7 @@ def _index(vectors: np.ndarray) -> Any:
         import faiss
     except ImportError as error:
         raise ImportError(
-            f"Neighbourhoods of more than {LANDMARKS:,} pairs need faiss. Install with: pip install faiss-cpu"
+            f"Neighbourhoods of more than {len(vectors):,} pairs need faiss. Install with: pip install faiss-cpu"
         ) from error
     index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(np.ascontiguousarray(vectors, np.float32))

@@ -28,9 +28,10 @@ NUM_PAIRS = 160
 SMALL = [
     "--preset", "smoke", "--epochs", "2", "--set", "network.hidden_units=[8]", "--set", "network.critic_units=[4]",
     "--set", "network.critic_embedding_units=4", "--set", "training.validation_share=0.2",
+    "--set", "neighbourhood.landmarks=8",
 ]  # fmt: skip
-# Every matrix counts as too large for memory, and every search for neighbours as long.
-STORED = {"cmimh_tf.stored_rows.IN_MEMORY_BYTES": 1, "cmimh_tf.training.neighbourhood.LANDMARKS": 8}
+# Every matrix counts as too large for memory.
+STORED = {"cmimh_tf.stored_rows.IN_MEMORY_BYTES": 1}
 
 
 @dataclass

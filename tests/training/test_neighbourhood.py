@@ -140,9 +140,8 @@ def test_the_same_pairs_have_the_same_coordinates(many):
     np.testing.assert_array_equal(first, again)
 
 
-def test_pairs_beside_the_landmarks_lie_where_the_whole_graph_has_them(many, monkeypatch):
-    options = NeighbourhoodConfig(neighbours=20, coordinates=8)
-    monkeypatch.setattr(neighbourhood, "LANDMARKS", 1500)
+def test_pairs_beside_the_landmarks_lie_where_the_whole_graph_has_them(many):
+    options = NeighbourhoodConfig(neighbours=20, coordinates=8, landmarks=1500)
     found = find_neighbourhood(*many, options)["coordinates"]
     coordinates = Coordinates(*many, options)
     assert len(coordinates.landmarks) == 1500
@@ -168,18 +167,18 @@ def test_pairs_beside_the_landmarks_lie_where_the_whole_graph_has_them(many, mon
 
 @pytest.mark.parametrize("landmarks", [50_000, 100])
 def test_coordinates_of_stored_rows_equal_those_of_arrays(many, landmarks, tmp_path, monkeypatch):
-    monkeypatch.setattr(neighbourhood, "LANDMARKS", landmarks)
+    options = NeighbourhoodConfig(landmarks=landmarks)
     image, text = many
     stored = store_rows(tmp_path / "vectors", [{"image": image, "text": text}])
-    expected = find_neighbourhood(image, text, NeighbourhoodConfig())["coordinates"]
+    expected = find_neighbourhood(image, text, options)["coordinates"]
     assert isinstance(expected, np.ndarray)
-    found = find_neighbourhood(stored["image"], stored["text"], NeighbourhoodConfig(), tmp_path / "kept")
+    found = find_neighbourhood(stored["image"], stored["text"], options, tmp_path / "kept")
     assert isinstance(found["coordinates"], StoredRows)
     np.testing.assert_array_equal(np.asarray(found["coordinates"]), expected)
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["coordinates"]
-    without_folder = find_neighbourhood(stored["image"], stored["text"], NeighbourhoodConfig())["coordinates"]
+    without_folder = find_neighbourhood(stored["image"], stored["text"], options)["coordinates"]
     np.testing.assert_array_equal(np.asarray(without_folder), expected)
     # The next call reads what was kept.
     monkeypatch.setattr(neighbourhood, "Coordinates", None)
-    again = find_neighbourhood(stored["image"], stored["text"], NeighbourhoodConfig(), tmp_path / "kept")
+    again = find_neighbourhood(stored["image"], stored["text"], options, tmp_path / "kept")
     np.testing.assert_array_equal(again["coordinates"][:9], expected[:9])

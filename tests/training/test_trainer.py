@@ -12,7 +12,6 @@ from cmimh_tf.data.readers.tfrecord import make_example
 from cmimh_tf.data.splits import split_data
 from cmimh_tf.data.synthetic import make_synthetic
 from cmimh_tf.overrides import override
-from cmimh_tf.training import neighbourhood
 from cmimh_tf.training.callbacks import TrainingDiverged, TrainingProgress, pair_score
 from cmimh_tf.training.run_folder import load_model
 from cmimh_tf.training.trainer import train_model
@@ -90,8 +89,7 @@ def shards(pairs, tmp_path):
 
 @pytest.mark.parametrize("landmarks", [50_000, 100])
 def test_shards_above_the_limit_train_to_the_same_weights(shards, landmarks, tmp_path, monkeypatch):
-    monkeypatch.setattr(neighbourhood, "LANDMARKS", landmarks)
-    config = smoke(training__epochs=3, training__validation_share=0.2)
+    config = smoke(training__epochs=3, training__validation_share=0.2, neighbourhood__landmarks=landmarks)
     in_memory = load_data(shards, 0, tmp_path / "vectors")
     monkeypatch.setattr(stored_rows, "IN_MEMORY_BYTES", 1000)
     in_files = load_data(shards, 0, tmp_path / "vectors")
