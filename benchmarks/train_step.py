@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from report import Figure, add_json_flag, report
 
-IMAGE_UNITS, TEXT_UNITS, CODE_LENGTH, BATCH = 1024, 1386, 32, 128
+IMAGE_UNITS, TEXT_UNITS, CODE_LENGTH = 1024, 1386, 32
 LARGEST_RATIO = 1.4
 
 
@@ -33,7 +33,7 @@ def main() -> None:
         product_seconds.append(seconds_of(products, arguments.steps))
     ratios = [a / b for a, b in zip(step_seconds, product_seconds, strict=True)]
     report(
-        f"training step, {arguments.preset}: {IMAGE_UNITS}-d and {TEXT_UNITS}-d, {CODE_LENGTH} bits, batch {BATCH}",
+        f"training step, {arguments.preset}: {IMAGE_UNITS}-d and {TEXT_UNITS}-d, {CODE_LENGTH} bits",
         [
             Figure("step", 1000 * statistics.median(step_seconds), "one compiled step of all four optimisers", "ms"),
             Figure("products", 1000 * statistics.median(product_seconds), "its matrix products alone", "ms"),
@@ -63,8 +63,9 @@ def make_step(preset: str) -> Callable[[], object]:
 
     model = CMIMH(CODE_LENGTH, config=get_preset(preset), image_units=IMAGE_UNITS, text_units=TEXT_UNITS)
     generator = np.random.default_rng(0)
-    image = generator.normal(size=(BATCH, IMAGE_UNITS)).astype(np.float32)
-    text = generator.normal(size=(BATCH, TEXT_UNITS)).astype(np.float32)
+    batch_size = model.config.training.batch_size
+    image = generator.normal(size=(batch_size, IMAGE_UNITS)).astype(np.float32)
+    text = generator.normal(size=(batch_size, TEXT_UNITS)).astype(np.float32)
     model.adapt(image, text)
     model.compile()
     columns = {"image": image, "text": text}
@@ -104,34 +105,33 @@ def product_shapes(preset: str) -> Iterator[tuple[int, int, int]]:
 
     config = get_preset(preset)
     hidden, critic, bits = config.network.hidden_units, config.network.critic_units, CODE_LENGTH
+    decoder, batch = config.network.decoder_layers(), config.training.batch_size
     loss = config.loss
     if loss.neighbourhood_weight:
-        yield from dense_products((bits, *hidden[::-1], coordinate_units(config.neighbourhood)), rows=2 * BATCH)
+        yield from dense_products((bits, *decoder, coordinate_units(config.neighbourhood)), 2 * batch)
     for units in (IMAGE_UNITS, TEXT_UNITS):
-        yield from dense_products((units, *hidden, bits), input_gradient=False)
+        yield from dense_products((units, *hidden, bits), batch, input_gradient=False)
         decodings = bool(loss.reconstruction_weight) + bool(loss.cross_reconstruction_weight)
         if decodings == 2 and loss.cross_decoders == "separate":
-            yield from dense_products((bits, *hidden[::-1], units))
-            yield from dense_products((bits, *hidden[::-1], units))
+            yield from dense_products((bits, *decoder, units), batch)
+            yield from dense_products((bits, *decoder, units), batch)
         elif decodings:
-            yield from dense_products((bits, *hidden[::-1], units), rows=decodings * BATCH)
+            yield from dense_products((bits, *decoder, units), decodings * batch)
         if loss.mutual_information_weight:
-            yield from dense_products((bits, *critic, config.network.critic_embedding_units))
+            yield from dense_products((bits, *critic, config.network.critic_embedding_units), batch)
         if loss.independence_weight:
             # On codes and on shuffled codes for the discriminator's own loss, and once more back to the codes.
             widths = (bits, *critic, 1)
-            yield from dense_products(widths, input_gradient=False, rows=2 * BATCH)
-            yield from ((BATCH, after, before) for before, after in itertools.pairwise(widths))
+            yield from dense_products(widths, 2 * batch, input_gradient=False)
+            yield from ((batch, after, before) for before, after in itertools.pairwise(widths))
     if loss.mutual_information_weight:
         embedding = config.network.critic_embedding_units
-        yield BATCH, embedding, BATCH
-        yield BATCH, BATCH, embedding
-        yield BATCH, BATCH, embedding
+        yield batch, embedding, batch
+        yield batch, batch, embedding
+        yield batch, batch, embedding
 
 
-def dense_products(
-    widths: tuple[int, ...], input_gradient: bool = True, rows: int = BATCH
-) -> Iterator[tuple[int, int, int]]:
+def dense_products(widths: tuple[int, ...], rows: int, input_gradient: bool = True) -> Iterator[tuple[int, int, int]]:
     """Forward, weight gradient and input gradient of a chain of dense layers."""
     for position, (before, after) in enumerate(itertools.pairwise(widths)):
         yield rows, before, after

@@ -63,7 +63,8 @@ class NetworkConfig:
     """The shapes of the networks.
 
     Attributes:
-        hidden_units: hidden layers of encoders and decoders.
+        hidden_units: hidden layers of the encoders.
+        decoder_units: hidden layers of the decoders; null mirrors the encoders'.
         critic_units: hidden layers of the critic's networks and of the discriminators.
         critic_networks: "separate" for each modality, or one "shared" by both, so that only equal bits score high.
         critic_embedding_units: width of the space in which the critic multiplies.
@@ -74,7 +75,8 @@ class NetworkConfig:
             within 1 / sqrt(inputs) for weights and biases.
     """
 
-    hidden_units: tuple[int, ...] = (1024, 1024)
+    hidden_units: tuple[int, ...] = (1024,)
+    decoder_units: tuple[int, ...] | None = (512,)
     critic_units: tuple[int, ...] = (512, 512)
     critic_embedding_units: int = 512
     critic_networks: str = "separate"
@@ -82,6 +84,10 @@ class NetworkConfig:
     input_noise: float = 0.7
     input_norm: float | None = 10.0
     initializer: str = "glorot"
+
+    def decoder_layers(self) -> tuple[int, ...]:
+        """The hidden layers of the decoders."""
+        return self.hidden_units[::-1] if self.decoder_units is None else self.decoder_units
 
 
 @dataclass(frozen=True)
@@ -138,7 +144,7 @@ class TrainingConfig:
         patience: epochs without a better label-free validation score before stopping.
     """
 
-    batch_size: int = 128
+    batch_size: int = 512
     steps: int = 1500
     epochs: int | None = None
     validation_share: float = 0.0
@@ -165,7 +171,8 @@ _CHOICES = {
     "optimizer.schedule": ("constant", "cosine"),
 }
 _POSITIVE = {
-    "loss.critic_samples", "network.hidden_units", "network.critic_units", "network.critic_embedding_units",
+    "loss.critic_samples", "network.hidden_units", "network.decoder_units", "network.critic_units",
+    "network.critic_embedding_units",
     "network.logit_limit", "network.input_norm", "optimizer.gradient_clip_norm", "training.epochs",
     "training.steps", "training.patience", "neighbourhood.coordinates",
 }  # fmt: skip
@@ -231,8 +238,9 @@ class CMIMHConfig:
         """The inverse of `to_dict`; keys that are left out keep their defaults."""
         given = flatten(values)
         if "loss.reconstruction_weight" in given:
-            # A complete configuration. Before version 0.2 there was no such term.
+            # A complete configuration. Before version 0.2 there was no such term, and decoders mirrored encoders.
             given.setdefault("loss.neighbourhood_weight", 0.0)
+            given.setdefault("network.decoder_units", None)
         return override(cls(), given)
 
 
@@ -249,10 +257,10 @@ _PAPER = CMIMHConfig(
         scale_by_code_length=False,
         modality_gap_warmup_steps=0,
     ),
-    network=NetworkConfig(input_noise=0.0),
+    network=NetworkConfig(hidden_units=(1024, 1024), decoder_units=None, input_noise=0.0),
     optimizer=OptimizerConfig(gradient_clip_norm=None, schedule="constant"),
     neighbourhood=NeighbourhoodConfig(neighbours=0),
-    training=TrainingConfig(epochs=40),
+    training=TrainingConfig(batch_size=128, epochs=40),
 )
 PRESETS: dict[str, CMIMHConfig] = {
     "default": CMIMHConfig(),
@@ -271,7 +279,9 @@ PRESETS: dict[str, CMIMHConfig] = {
             balance_weight=0.01,
             modality_gap_warmup_steps=20,
         ),
-        network=NetworkConfig(hidden_units=(64, 64), critic_units=(32, 32), critic_embedding_units=32),
+        network=NetworkConfig(
+            hidden_units=(64, 64), decoder_units=None, critic_units=(32, 32), critic_embedding_units=32
+        ),
         training=TrainingConfig(batch_size=64, epochs=5),
     ),
 }

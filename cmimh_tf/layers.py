@@ -157,7 +157,7 @@ class Encoder(MLP):
 
 @keras.saving.register_keras_serializable(package="cmimh_tf")
 class Decoder(MLP):
-    """Codes to features: the mean of q(x | h), a mirror of the encoder.
+    """Codes to features: the mean of q(x | h).
 
     Args:
         hidden_units: the widths of the hidden layers.

@@ -166,7 +166,7 @@ class CMIMH(keras.Model):
                 initializer=initializer,
                 name=f"{name}_encoder",
             )
-            decoder = partial(Decoder, hidden[::-1], self._units(name), initializer=initializer)
+            decoder = partial(Decoder, network.decoder_layers(), self._units(name), initializer=initializer)
             if needs_own or shared:
                 self.decoders[name] = decoder(seed + 300, name=f"{name}_decoder")
             if needs_cross and not shared:
@@ -177,7 +177,7 @@ class CMIMH(keras.Model):
                 )
         if self.needs_coordinates:
             self.coordinate_decoder = Decoder(
-                hidden[::-1],
+                network.decoder_layers(),
                 coordinate_units(self.config.neighbourhood),
                 1000 * self.config.seed + 950,
                 initializer=initializer,

@@ -185,7 +185,9 @@ class Options:
         values: dict[str, Any] = {**(changes or {}), "code_length": bits, "seed": seed}
         if self.quick:
             values["training.epochs"] = min(self.base.training.num_epochs(split.num_train), _QUICK_EPOCHS)
-            values["network.hidden_units"] = tuple(min(width, _QUICK_UNITS) for width in self.base.network.hidden_units)
+            for key in ("hidden_units", "decoder_units"):
+                if (widths := getattr(self.base.network, key)) is not None:
+                    values[f"network.{key}"] = tuple(min(width, _QUICK_UNITS) for width in widths)
         return Cell(method, bits, seed, split, override(self.base, values))
 
 

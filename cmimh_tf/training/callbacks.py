@@ -23,9 +23,15 @@ from cmimh_tf.progress import ProgressBar, format_seconds
 from cmimh_tf.terms import TERMS
 from cmimh_tf.training.run_folder import RunFolder
 
-_MOST_LINES = 50
+# Small data sets have hundreds of epochs of a few steps: not each of them is worth a line or a checkpoint.
+_MOST_REPORTS = 50
 
 SCORE_NAME = "validation_score"
+
+
+def is_reported(epoch: int, epochs: int) -> bool:
+    """Whether something is written after `epoch` (from 0): after at most 50 of them, and after the last."""
+    return (epoch + 1) % math.ceil(epochs / _MOST_REPORTS) == 0 or epoch + 1 == epochs
 
 
 class TrainingDiverged(UserError):
@@ -55,11 +61,8 @@ class DivergenceGuard(keras.callbacks.Callback):
         if not broken:
             return
         terms = [name for name in broken if name != "loss"] or broken
-        saved = (
-            f"The last good checkpoint is the one after epoch {self.epoch} in {self.checkpoint_folder}."
-            if self.checkpoint_folder and self.epoch
-            else "There is no earlier checkpoint."
-        )
+        checkpoint = tf.train.latest_checkpoint(self.checkpoint_folder) if self.checkpoint_folder else None
+        saved = f"The last good checkpoint is {checkpoint}." if checkpoint else "There is no earlier checkpoint."
         raise TrainingDiverged(
             f"Training diverged at step {self.epoch * self.steps_per_epoch + batch + 1} (epoch {self.epoch + 1}): "
             f"{', '.join(terms)} is not finite. {saved} "
@@ -68,21 +71,23 @@ class DivergenceGuard(keras.callbacks.Callback):
 
 
 class HistoryFile(keras.callbacks.Callback):
-    """Keeps one row per epoch, and history.csv up to date.
+    """Keeps one row per epoch, and writes history.csv whenever there is a checkpoint.
 
     Args:
         folder: the run's folder; None keeps the rows in memory.
+        epochs: of the whole run.
         epochs_done: epochs of an earlier process to keep; later rows are dropped.
     """
 
-    def __init__(self, folder: RunFolder | None, epochs_done: int):
+    def __init__(self, folder: RunFolder | None, epochs: int, epochs_done: int):
         super().__init__()
         self.folder = folder
+        self.epochs = epochs
         self.rows: list[dict[str, float]] = folder.read_history(epochs_done) if folder else []
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         self.rows.append({"epoch": epoch + 1, **{name: float(value) for name, value in (logs or {}).items()}})
-        if self.folder:
+        if self.folder and (is_reported(epoch, self.epochs) or self.model.stop_training):
             self.folder.write_history(self.rows)
 
 
@@ -175,8 +180,7 @@ class TrainingProgress(keras.callbacks.Callback):
         assert self.first_epoch is not None  # on_epoch_begin comes first
         if self.bar is not None:
             self.bar.close()
-        # Small data sets have hundreds of epochs of a few steps.
-        if (epoch + 1) % math.ceil(self.epochs / _MOST_LINES) and epoch + 1 < self.epochs:
+        if not is_reported(epoch, self.epochs):
             return
         done = epoch + 1 - self.first_epoch
         left = (time.monotonic() - self.started_at) / done * (self.epochs - epoch - 1)
@@ -195,17 +199,19 @@ def _describe(logs: dict[str, float]) -> str:
 
 
 class ResumableCheckpoint(keras.callbacks.Callback):
-    """Saves all weights and optimizer states after each epoch, and restores the newest before the first.
+    """Saves all weights and optimizer states, after each epoch or at least 50 times, and restores the newest.
 
     Samples and data order are functions of seed, step and epoch, so nothing else needs to be kept.
 
     Args:
         folder: where the checkpoints are.
         model: the built and compiled model.
+        epochs: of the whole run.
     """
 
-    def __init__(self, folder: Path, model: CMIMH):
+    def __init__(self, folder: Path, model: CMIMH, epochs: int):
         super().__init__()
+        self.epochs = epochs
         self.epochs_done = tf.Variable(0, dtype=tf.int64, trainable=False)
         checkpoint = tf.train.Checkpoint(
             epochs_done=self.epochs_done,
@@ -238,5 +244,7 @@ class ResumableCheckpoint(keras.callbacks.Callback):
         return int(self.epochs_done.numpy())
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        if not is_reported(epoch, self.epochs) and not self.model.stop_training:
+            return
         self.epochs_done.assign(epoch + 1)
         self.manager.save(checkpoint_number=epoch + 1)

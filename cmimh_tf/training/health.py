@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from cmimh_tf.model import CMIMH
+from cmimh_tf.training.callbacks import is_reported
 
 _LOW_MUTUAL_INFORMATION = 0.02
 _FAIR_MUTUAL_INFORMATION = 0.5
@@ -68,19 +69,21 @@ def diagnose(
 
 
 class HealthCheck(keras.callbacks.Callback):
-    """Checks a fixed sample of training pairs after each epoch, and prints each kind of problem once.
+    """Checks a fixed sample of training pairs now and then, and prints each kind of problem once.
 
     Args:
         image: [rows, image_units] sample of the training images.
         text: [rows, text_units] their texts.
+        epochs: of the whole run; its last one is checked in any case.
         stream: where to write; None writes to standard output.
 
     Attributes:
         problems: the problems after the last epoch.
     """
 
-    def __init__(self, image: np.ndarray, text: np.ndarray, stream: TextIO | None = None):
+    def __init__(self, image: np.ndarray, text: np.ndarray, epochs: int, stream: TextIO | None = None):
         super().__init__()
+        self.epochs = epochs
         self.sample = {"image": image.astype(np.float32), "text": text.astype(np.float32)}
         self.stream = stream if stream is not None else sys.stdout
         self.problems: list[str] = []
@@ -88,6 +91,8 @@ class HealthCheck(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         model: CMIMH = self.model
+        if not is_reported(epoch, self.epochs) and not model.stop_training:
+            return
         probs = model(self.sample)
         self.problems = diagnose(
             probs["image_probs"].numpy(),

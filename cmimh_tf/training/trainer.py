@@ -56,7 +56,7 @@ def train_model(
 ) -> TrainedModel:
     """Trains a CMIMH model on paired features, as `CMIMH.fit` does, with checkpoints and health checks around it.
 
-    With `out`, the run can be killed at any moment: the same call continues from the last finished epoch and ends in
+    With `out`, the run can be killed at any moment: the same call continues from the last checkpoint and ends in
     the same weights as an unbroken run. At the end the model is saved there; `load_model(out)` loads it.
 
     Args:
@@ -85,10 +85,11 @@ def train_model(
     if folder:
         pairs = PairedData(train.image, train.text)
         folder.claim_checkpoints({"config": config.to_dict(), "train_fingerprint": pairs.fingerprint()})
-    checkpoint = ResumableCheckpoint(folder.checkpoints, model) if folder else None
+    checkpoint = ResumableCheckpoint(folder.checkpoints, model, epochs) if folder else None
     first_epoch = checkpoint.restore() if checkpoint else 0
-    history = HistoryFile(folder, first_epoch)
-    health = HealthCheck(fitted.image[:_HEALTH_SAMPLE_ROWS], fitted.text[:_HEALTH_SAMPLE_ROWS], progress)
+    history = HistoryFile(folder, epochs, first_epoch)
+    sample = fitted.image[:_HEALTH_SAMPLE_ROWS], fitted.text[:_HEALTH_SAMPLE_ROWS]
+    health = HealthCheck(*sample, epochs, progress)
     stopping = LabelFreeEarlyStopping(validation, config.training.patience, folder, history) if validation else None
 
     monitors: list[keras.callbacks.Callback] = [DivergenceGuard(steps, str(folder.checkpoints) if folder else None)]
@@ -116,6 +117,7 @@ def train_model(
     elif history.rows:
         # An earlier process finished all epochs, but may have been killed before it reported problems.
         health.set_model(model)
+        health.epochs = len(history.rows)
         health.on_epoch_end(len(history.rows) - 1, history.rows[-1])
     if stopping:
         stopping.restore_best(model)
