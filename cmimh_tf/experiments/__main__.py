@@ -41,7 +41,8 @@ def main() -> None:
         "--out", type=Path, metavar="DIR", help="folder of results (default: runs/experiments/<name of the data>)"
     )
     parser.add_argument("--bits", type=int, nargs="+", metavar="L", help="code lengths (default: the experiment's)")
-    parser.add_argument("--seeds", type=int, metavar="N", help="number of seeds, from 0 (default: 3, or 1 if --quick)")
+    parser.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 3, or 1 if --quick)")
+    parser.add_argument("--first-seed", type=int, default=0, metavar="N", help="the first of them (default: 0)")
     parser.add_argument("--methods", nargs="+", metavar="M", help="compare only these methods")
     parser.add_argument("--queries", type=int, metavar="N", help="size of the query set")
     parser.add_argument("--train-pairs", type=int, metavar="N", help="size of the training set")
@@ -83,7 +84,7 @@ def run_experiment(arguments: argparse.Namespace) -> int:
     choices = arguments.bits, arguments.seeds, arguments.methods, arguments.queries, arguments.train_pairs
     check_choices(*choices)
     data = inspect_data(arguments.data)
-    options = Options(data, config, *choices, arguments.quick, arguments.rerank)
+    options = Options(data, config, *choices, arguments.quick, arguments.rerank, arguments.first_seed)
     experiment = make_experiment(arguments.name, options)
     if not experiment.cells:
         raise ValueError(f"`methods` must name some that {experiment.name} measures. Received: {options.methods}.")

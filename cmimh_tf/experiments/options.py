@@ -109,7 +109,7 @@ class Options:
         data: the data set.
         base: configuration of CMIMH that variants start from; its code length and seed are replaced.
         bits: code lengths; None uses those of the experiment.
-        seeds: number of seeds, counted from 0; None means 3, or 1 if `quick`.
+        seeds: number of seeds; None means 3, or 1 if `quick`.
         methods: the methods of a comparison; None uses all.
         num_queries: size of the query set; None uses that of the experiment.
         num_train: size of the training set; None uses that of the experiment.
@@ -117,6 +117,7 @@ class Options:
             seed and two code lengths unless they are given.
         rerank: "asymmetric" adds a row to comparisons: CMIMH ranked by the logits of the queries. No other method gives
             logits.
+        first_seed: the first of the seeds.
     """
 
     data: DataFacts
@@ -128,9 +129,12 @@ class Options:
     num_train: int | None = None
     quick: bool = False
     rerank: str = "none"
+    first_seed: int = 0
 
     def __post_init__(self) -> None:
         check_choices(self.bits, self.seeds, self.methods, self.num_queries, self.num_train)
+        if self.first_seed < 0:
+            raise ValueError(f"`first_seed` must be at least 0. Received: {self.first_seed}.")
 
     def code_lengths(self, usual: Sequence[int]) -> list[int]:
         """The code lengths to measure: the user's, or `usual`."""
@@ -140,7 +144,7 @@ class Options:
 
     def seed_range(self) -> range:
         """The seeds to measure."""
-        return range(self.seeds or (1 if self.quick else 3))
+        return range(self.first_seed, self.first_seed + (self.seeds or (1 if self.quick else 3)))
 
     def chosen_methods(self) -> list[str]:
         """The methods of a comparison, CMIMH last as in the paper."""

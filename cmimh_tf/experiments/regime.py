@@ -78,7 +78,7 @@ def paper_regime(options: Options) -> Experiment:
     (length, *_) = options.code_lengths((32,))
     split = _validation_split(options)
     readings = {name: READINGS[name] for name in (_QUICK_READINGS if options.quick else READINGS)}
-    seeds = options.seed_range() if split.num_train <= _SCREENED_WITH_ALL_SEEDS else range(1)
+    seeds = options.seed_range()[: None if split.num_train <= _SCREENED_WITH_ALL_SEEDS else 1]
     points = [
         Point(
             reading,

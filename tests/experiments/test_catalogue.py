@@ -174,6 +174,8 @@ def test_bad_choices_are_refused(facts):
         Options(facts, bits=(12,))
     with pytest.raises(ValueError, match=r"`seeds` must be at least 1. Received: seeds=0"):
         Options(facts, seeds=0)
+    with pytest.raises(ValueError, match=r"`first_seed` must be at least 0. Received: -1"):
+        Options(facts, first_seed=-1)
     with pytest.raises(ValueError, match=r"must leave pairs to train on"):
         DataFacts("x", "x", 100).split(num_queries=50, num_validation=50)
 
@@ -196,3 +198,8 @@ def test_only_the_first_of_several_measures_decides_the_verdict(options):
     experiment = make_experiment("handcrafted", options)
     assert len(experiment.tables) == 3
     assert {column.measure for column in experiment.headline} == {"map.image_to_text", "map.text_to_image"}
+
+
+def test_the_first_seed_moves_all_seeds(facts):
+    experiment = make_experiment("main", Options(facts, seeds=2, first_seed=3))
+    assert {cell.seed for cell in experiment.cells} == {3, 4}
