@@ -18,6 +18,7 @@ FLAGS = {
     "out": None,
     "bits": None,
     "seeds": 1,
+    "first_seed": 0,
     "methods": None,
     "queries": None,
     "train_pairs": None,
