@@ -124,12 +124,12 @@ class WeightTuner(keras_tuner.Tuner):
         """Returns the criteria and the cost of one trial. The reason of a failure is written to the trial's folder.
 
         Raises:
-            SearchStopped: without space, memory or an intact checkpoint.
+            SearchStopped: without space, memory, a package or an intact checkpoint.
         """
         values = trial.hyperparameters.values
         try:
             return self.hypermodel.fit(trial.hyperparameters, epochs=values.get("tuner/epochs"), **fit_kwargs)
-        except (OSError, MemoryError, DamagedFile, tf.errors.ResourceExhaustedError) as error:
+        except (OSError, MemoryError, ImportError, DamagedFile, tf.errors.ResourceExhaustedError) as error:
             # The trial is run again when the command is given again.
             raise SearchStopped(user_message(error)) from error
         except Exception as error:

@@ -235,7 +235,7 @@ class ResumableCheckpoint(keras.callbacks.Callback):
             return 0
         try:
             self.manager.checkpoint.restore(path).assert_consumed()
-        except (AssertionError, ValueError, tf.errors.OpError) as error:
+        except (AssertionError, ValueError, IndexError, RuntimeError, tf.errors.OpError) as error:
             reason = str(error).partition("\n")[0]
             raise DamagedFile(
                 f"The checkpoint {path} does not fit this version of the model or is damaged ({reason}). Delete the "

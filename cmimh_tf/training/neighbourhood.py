@@ -254,7 +254,7 @@ def _index(vectors: np.ndarray) -> Any:
     """An index for the largest inner products."""
     try:
         import faiss
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ImportError(
             f"Neighbourhoods of more than {len(vectors):,} pairs need faiss. Install with: pip install faiss-cpu"
         ) from error

@@ -94,7 +94,8 @@ class CommandWorker:
         line = process.stdout.readline()
         if not line:
             self._process = None
-            return Outcome(process.wait(), "", f"the process died while it ran {module}")
+            process.communicate()
+            return Outcome(process.returncode, "", f"the process died while it ran {module}")
         return Outcome(**json.loads(line))
 
     def close(self) -> None:

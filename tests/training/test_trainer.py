@@ -1,4 +1,5 @@
 import io
+import os
 
 import keras
 import numpy as np
@@ -6,12 +7,14 @@ import pytest
 import tensorflow as tf
 
 from cmimh_tf import stored_rows
+from cmimh_tf.checksums import DamagedFile
 from cmimh_tf.command_line import load_data
 from cmimh_tf.config import get_preset
 from cmimh_tf.data.readers.tfrecord import make_example
 from cmimh_tf.data.splits import split_data
 from cmimh_tf.data.synthetic import make_synthetic
 from cmimh_tf.overrides import override
+from cmimh_tf.training import callbacks
 from cmimh_tf.training.callbacks import TrainingDiverged, TrainingProgress, pair_score
 from cmimh_tf.training.run_folder import load_model
 from cmimh_tf.training.trainer import train_model
@@ -152,6 +155,30 @@ def test_nan_stops_the_run_with_step_and_term(pairs, tmp_path):
     with pytest.raises(TrainingDiverged, match=r"diverged at step \d+ \(epoch 1\): .* is not finite") as error:
         train(pairs, config, tmp_path)
     assert "There is no earlier checkpoint." in str(error.value)
+
+
+def test_a_training_of_many_epochs_resumes_from_the_last_of_few_checkpoints(pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr(callbacks, "_MOST_REPORTS", 2)
+    config = smoke(training__epochs=6)
+    expected = train(pairs, config)
+    with pytest.raises(KeyboardInterrupt):
+        train(pairs, config, tmp_path, callbacks=[StopAfter(epoch=4, batch=1)])
+    assert [path.name for path in (tmp_path / "checkpoints").glob("*.index")] == ["ckpt-3.index"]
+    found = train(pairs, config, tmp_path)
+    for one, other in zip(expected.model.get_weights(), found.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert found.history == expected.history
+
+
+def test_a_checkpoint_that_was_cut_is_refused_by_name(pairs, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(pairs, smoke(training__epochs=3), tmp_path, callbacks=[StopAfter(epoch=1, batch=1)])
+    (weights,) = (tmp_path / "checkpoints").glob("*.data*")
+    size = weights.stat().st_size
+    for kept in (size - 1, size - 1000, size // 2, 0):
+        os.truncate(weights, kept)
+        with pytest.raises(DamagedFile, match=r"ckpt-1 does not fit this version of the model or is damaged"):
+            train(pairs, smoke(training__epochs=3), tmp_path)
 
 
 @pytest.mark.parametrize("changed", ["configuration", "pairs"])
