@@ -76,6 +76,7 @@ class PartsReader(PairReader):
         from pyarrow import lib, parquet
 
         path = self.path / self._names[start, stop]
+        verify(path)
         try:
             with parquet.ParquetFile(path) as file:
                 first = 0
@@ -111,8 +112,7 @@ def _read_description(folder: Path, modified_at: int) -> Mapping[str, Any]:
 def _survey(reader: PartsReader, modified_at: int) -> RecordIndex:
     ids: list[str] = []
     marks: list[str] = []
-    for (start, stop), name in reader._names.items():
-        verify(reader.path / name)
+    for start, stop in reader._names:
         for _, _, batch in reader._batches(start, stop, ["id", "split"]):
             ids += batch.column("id").to_pylist()
             marks += [mark or "" for mark in batch.column("split").to_pylist()]
