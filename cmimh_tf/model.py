@@ -46,7 +46,7 @@ class CMIMH(keras.Model):
     Example:
         >>> model = CMIMH(code_length=32)
         >>> model.compile()
-        >>> model.fit({"image": image, "text": text}, epochs=40)
+        >>> model.fit({"image": image, "text": text}, epochs=500)
         >>> codes = model.hash_images(image)  # uint8 [rows, 4]
         >>> model.save("model.keras")
 
