@@ -101,9 +101,17 @@ def changed(settings: dict[str, Any]):
 
 
 def jumping_clock(seed: int) -> Callable[[], float]:
-    """A `time.time` that is wrong by up to a year in either direction, by another time at each look."""
+    """A `time.time` that is wrong by up to a year in either direction, by another time at each look.
+
+    gRPC sees the right time: it passes Python's time to its C++ part, which waits until its own clock reaches it.
+    """
     now, rng = time.time, random.Random(seed)
-    return lambda: now() + rng.uniform(-1, 1) * 365 * 24 * 3600
+
+    def look() -> float:
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        return now() if caller.startswith("grpc.") else now() + rng.uniform(-1, 1) * 365 * 24 * 3600
+
+    return look
 
 
 if __name__ == "__main__":
