@@ -152,7 +152,11 @@ class TrainingConfig:
 
     def num_epochs(self, num_pairs: int) -> int:
         """The passes over `num_pairs` training pairs."""
-        return self.epochs or max(1, round(self.steps / batches_per_epoch(num_pairs, self.batch_size)))
+        return self.num_epochs_by_steps(batches_per_epoch(num_pairs, self.batch_size))
+
+    def num_epochs_by_steps(self, steps_per_epoch: int) -> int:
+        """The passes if one has so many steps."""
+        return self.epochs or max(1, round(self.steps / steps_per_epoch))
 
 
 def batches_per_epoch(num_pairs: int, batch_size: int) -> int:

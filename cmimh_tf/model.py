@@ -46,7 +46,7 @@ class CMIMH(keras.Model):
     Example:
         >>> model = CMIMH(code_length=32)
         >>> model.compile()
-        >>> model.fit({"image": image, "text": text}, epochs=500)
+        >>> model.fit({"image": image, "text": text})
         >>> codes = model.hash_images(image)  # uint8 [rows, 4]
         >>> model.save("model.keras")
 
@@ -420,7 +420,7 @@ class CMIMH(keras.Model):
         x: Mapping[str, np.ndarray] | tf.data.Dataset | None = None,
         y: None = None,
         batch_size: int | None = None,
-        epochs: int = 1,
+        epochs: int | None = None,
         verbose: str | int = "auto",
         callbacks: list[keras.callbacks.Callback] | None = None,
         validation_split: float = 0.0,
@@ -430,7 +430,7 @@ class CMIMH(keras.Model):
         steps_per_epoch: int | None = None,
         **kwargs: Any,
     ) -> keras.callbacks.History:
-        """Trains the model, as `keras.Model.fit` does.
+        """Trains the model, as `keras.Model.fit` does, by default for as long as the configuration says.
 
         On arrays, the first call infers the feature widths and fits the scaling; each call finds where the pairs lie
         among each other, which the codes reconstruct. Incomplete batches are dropped. The order of the pairs depends on
@@ -442,7 +442,8 @@ class CMIMH(keras.Model):
                 such batches. "coordinates" of `find_neighbourhood` may be given too.
             y: must be None; no labels are used.
             batch_size: pairs per step; None takes the configuration's. Only for arrays.
-            epochs: number of epochs, `initial_epoch` included. The cosine schedule ends with the last one.
+            epochs: number of epochs, `initial_epoch` included; None takes the configuration's, which for the recommended
+                recipe makes about 1,500 steps of any number of pairs. The cosine schedule ends with the last one.
             verbose, callbacks, validation_split, validation_data, initial_epoch, **kwargs: as in `keras.Model.fit`.
             shuffle: whether arrays are shuffled before each epoch.
             steps_per_epoch: batches per epoch, for a dataset whose size is not known.
@@ -465,6 +466,8 @@ class CMIMH(keras.Model):
                 validation_data = {name: values[kept:] for name, values in columns.items()}
                 columns = {name: take_rows(values, np.arange(kept)) for name, values in columns.items()}
             image, text = columns["image"], columns["text"]
+            steps = steps_per_epoch or batches_per_epoch(len(image), batch_size)
+            epochs = self.config.training.num_epochs_by_steps(steps) if epochs is None else epochs
             with self.distribute_strategy.scope():
                 self.build({"image": image.shape, "text": text.shape})
             if not any(scaler.is_fitted for scaler in self.scalers.values()):
@@ -472,13 +475,13 @@ class CMIMH(keras.Model):
             dataset = datasets.training_batches(
                 columns, batch_size, self.config.seed, initial_epoch, epochs, shuffle=shuffle
             )
-            steps = steps_per_epoch or batches_per_epoch(len(image), batch_size)
             kwargs.setdefault("validation_batch_size", batch_size)
         elif isinstance(x, tf.data.Dataset):
             if batch_size is not None:
                 raise ValueError(f"`batch_size` must be None for a dataset. Received: batch_size={batch_size}.")
             with self.distribute_strategy.scope():
                 steps = self._check_dataset(x, steps_per_epoch)
+            epochs = self.config.training.num_epochs_by_steps(steps) if epochs is None else epochs
             dataset = x
         else:
             raise TypeError(f"`x` must be a dict of arrays or a tf.data.Dataset. Received: {type(x).__name__}.")

@@ -173,6 +173,15 @@ def test_a_prepared_dataset_trains_as_the_arrays_do(batched):
     assert_equal_weights(from_arrays, from_dataset)
 
 
+def test_without_epochs_a_training_is_as_long_as_configured():
+    model = smoke(training__epochs=None, training__steps=8)
+    assert len(model.fit(X, verbose=0).history["loss"]) == 3
+    assert len(model.fit(X, batch_size=32, verbose=0).history["loss"]) == 1
+    prepared = prepare_dataset(tf.data.Dataset.from_tensor_slices(X).batch(64), model)
+    assert len(model.fit(prepared, verbose=0).history["loss"]) == 3
+    assert len(smoke(training__epochs=2).fit(X, verbose=0).history["loss"]) == 2
+
+
 def test_an_unprepared_dataset_is_refused_with_the_cure():
     batches = tf.data.Dataset.from_tensor_slices(X).batch(64)
     with pytest.raises(ValueError, match=r"dataset = cmimh_tf\.prepare_dataset\(dataset, model\)"):

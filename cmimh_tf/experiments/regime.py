@@ -41,7 +41,7 @@ _SHARED = {"network.critic_networks": "shared"}
 _AVERAGED: dict[str, Any] = {
     "loss.reconstruction_reduction": "mean", "loss.modality_gap_reduction": "mean", "network.input_norm": 80.0
 }  # fmt: skip
-# Without the clip of the logits, "averaged" diverges, so that this reading is not listed. `--epochs` sets the length.
+# Without the clip of the logits, "averaged" diverges unless gradients are clipped.
 READINGS: dict[str, dict[str, Any]] = {
     "presets": {},
     "presets, gap averaged": {"loss.modality_gap_reduction": "mean"},
@@ -51,9 +51,14 @@ READINGS: dict[str, dict[str, Any]] = {
     "averaged, norm 36": {**_AVERAGED, "network.input_norm": 36.0},
     "averaged, gap summed": {**_AVERAGED, "loss.modality_gap_reduction": "sum"},
     "averaged, critic on 2μ - 1": {**_AVERAGED, "loss.critic_inputs": "signed_probs"},
+    "averaged, one critic network on 2μ - 1": {**_AVERAGED, **_SHARED, "loss.critic_inputs": "signed_probs"},
     "averaged, PyTorch's initialisation": {**_AVERAGED, "network.initializer": "pytorch"},
     "averaged, decoder rate 0.01": {**_AVERAGED, "optimizer.decoder_rate": 0.01},
-}
+    "averaged, logits free, gradients clipped": {
+        **_AVERAGED, "network.logit_limit": None, "optimizer.gradient_clip_norm": 50.0
+    },
+    "averaged, 12 epochs": {**_AVERAGED, "training.epochs": 12},
+}  # fmt: skip
 _QUICK_READINGS = ("presets", "averaged")
 
 _FULL, _NO_MI, _NO_GAP = (ablation_row(ABLATION_TERMS[number]) for number in (7, 3, 2))

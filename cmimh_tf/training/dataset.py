@@ -123,7 +123,7 @@ def prepare_dataset(dataset: tf.data.Dataset, model: CMIMH) -> tf.data.Dataset:
 
     Example:
         >>> dataset = prepare_dataset(dataset, model)
-        >>> model.fit(dataset.shuffle(10_000, seed=0).batch(128, drop_remainder=True), epochs=40)
+        >>> model.fit(dataset.shuffle(10_000, seed=0).batch(128, drop_remainder=True))
     """
     spec = dataset.element_spec
     if not isinstance(spec, Mapping) or not {"image", "text"} <= set(spec):
