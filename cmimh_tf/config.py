@@ -117,15 +117,15 @@ class NeighbourhoodConfig:
     """The place of each pair among the others, which its codes reconstruct; not part of the paper.
 
     Attributes:
-        neighbours: how many nearest pairs, in both feature spaces together, a pair is linked with; at most one in a
-            hundred of all pairs, but 5.
+        neighbours: how many nearest pairs, in both feature spaces together, a pair is linked with; null takes one in a
+            hundred of the pairs, but at least 5 and at most 30.
         coordinates: how many coordinates a pair has in the graph of these links.
         text_similarity_weight: weight of the texts' similarity against the images', between 0 and 1.
         own_share: share of the pair's own features in what is reconstructed; the rest are its coordinates.
         landmarks: how many pairs make the graph at most; the places of others follow from their nearest landmarks.
     """
 
-    neighbours: int = 30
+    neighbours: int | None = None
     coordinates: int = 64
     text_similarity_weight: float = 0.6
     own_share: float = 0.2
@@ -227,7 +227,7 @@ class CMIMHConfig:
         check_code_length(self.code_length)
         for key, value in flatten(self.to_dict()).items():
             _check_range(key, value)
-        if self.loss.weight("neighbourhood") and not self.neighbourhood.neighbours:
+        if self.loss.weight("neighbourhood") and self.neighbourhood.neighbours == 0:
             raise ValueError(
                 "`neighbourhood.neighbours` must be positive, unless `loss.neighbourhood_weight` is 0. Received: "
                 "neighbourhood.neighbours=0."

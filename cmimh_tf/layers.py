@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cmimh_tf.ops import inward_clip
+from cmimh_tf.ops import inward_clip, uniform_noise
 from cmimh_tf.stored_rows import Rows, read_blocks
 
 # Kernels and biases of an MLP draw from different seeds.
@@ -144,8 +144,8 @@ class Encoder(MLP):
         """
         if self.input_noise and noise_seed is not None:
             # Uniform noise, of deviation largest / sqrt(3): cheaper to draw than Gaussian noise.
-            largest = self.input_noise * tf.sqrt(3.0 * tf.reduce_mean(tf.square(features)))
-            features += largest * tf.random.stateless_uniform(tf.shape(features), noise_seed, -1.0, 1.0)
+            mean_square = 2.0 * tf.nn.l2_loss(features) / tf.cast(tf.size(features), features.dtype)
+            features += uniform_noise(features, self.input_noise * tf.sqrt(3.0 * mean_square), noise_seed)
         logits = super().call(features)
         return logits if self.logit_limit is None else inward_clip(logits, self.logit_limit)
 

@@ -52,6 +52,22 @@ def sample_codes(logits: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return straight_through_step(logistic_sample(logits, seed))
 
 
+def uniform_noise(values: tf.Tensor, largest: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Noise with the shape and dtype of `values`, each entry one of 256 evenly spaced numbers in [-largest, largest].
+
+    Four entries share one random number of 32 bits: most of the time of uniform floats goes into drawing them.
+
+    Args:
+        values: [batch, units] float tensor.
+        largest: positive scalar.
+        seed: [2] int tensor; equal seeds give equal noise.
+    """
+    rows, units = tf.shape(values)[0], tf.shape(values)[1]
+    words = tf.random.stateless_uniform([rows, (units + 3) // 4], seed, None, None, tf.int32)
+    levels = tf.reshape(tf.bitcast(words, tf.int8), [rows, -1])[:, :units]
+    return (tf.cast(levels, values.dtype) + 0.5) * (largest / 127.5)
+
+
 def inward_clip(values: tf.Tensor, limit: float) -> tf.Tensor:
     """Clips to [-limit, limit]; beyond it, the gradient passes where a descent step leads back inside.
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cmimh_tf.ops import inward_clip, logistic_sample, sample_codes, shuffle_bits, straight_through_step
+from cmimh_tf.ops import inward_clip, logistic_sample, sample_codes, shuffle_bits, straight_through_step, uniform_noise
 
 
 @pytest.mark.parametrize(("z", "expected"), [(-3.0, 0.0), (-1e-6, 0.0), (0.0, 1.0), (1e-6, 1.0), (3.0, 1.0)])
@@ -29,6 +29,22 @@ def test_share_of_ones_is_the_sigmoid_of_the_logit():
     ones = tf.reduce_mean(sample_codes(logits, [1, 2]), axis=0)
     # Four standard errors of a share among 20,000.
     np.testing.assert_allclose(ones, tf.sigmoid([-2.0, 0.0, 1.0]), atol=4 * 0.5 / np.sqrt(20_000))
+
+
+@pytest.mark.parametrize("units", [1, 3, 4, 1001])
+def test_noise_is_uniform_between_its_limits_and_depends_on_the_seed_alone(units):
+    values = tf.zeros([40_000 // units, units])
+    first, again, other = (uniform_noise(values, tf.constant(2.0), seed).numpy() for seed in ([1, 2], [1, 2], [1, 3]))
+    assert first.shape == values.shape
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).mean() > 0.98
+    levels, counts = np.unique(first, return_counts=True)
+    np.testing.assert_allclose(levels, np.linspace(-2, 2, 256), atol=1e-6)
+    # Chi-squared with 255 degrees of freedom: mean 255, deviation 22.6.
+    assert np.sum((counts - first.size / 256) ** 2) / (first.size / 256) < 255 + 5 * 22.6
+    flat = first.ravel()[: first.size // 2 * 2]
+    # Neighbouring entries come from one random number; four standard errors.
+    assert abs(np.corrcoef(flat[::2], flat[1::2])[0, 1]) < 4 / np.sqrt(first.size / 2)
 
 
 def test_samples_are_finite_and_depend_on_the_seed_alone():

@@ -33,8 +33,8 @@ from cmimh_tf.stored_rows import BLOCK_ROWS, Rows, StoredRows, open_rows, store_
 _NORM = 10.0
 # A coordinate is multiplied by its eigenvalue to this power: rough functions of the graph count less than smooth ones.
 _SMOOTHING = 2.0
-# Fewer pairs have fewer neighbours: one in a hundred, but not less than this.
-_FEWEST_NEIGHBOURS = 5
+# Unless their number is given, a pair has one neighbour for a hundred pairs, within these limits.
+_FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS = 5, 30
 # Lanczos iterations are faster for more rows; for fewer, all eigenvectors are exact where eigenvalues are equal.
 _DENSE_ROWS = 1500
 _SAMPLED_ROWS = 2000
@@ -114,8 +114,8 @@ class Coordinates:
         self.landmarks = np.unique(np.linspace(0, len(image) - 1, options.landmarks).astype(np.int64))
         parts = np.split(self.landmarks, range(BLOCK_ROWS, len(self.landmarks), BLOCK_ROWS))
         vectors = np.concatenate([self.joint[part] for part in parts])
-        allowed = max(_FEWEST_NEIGHBOURS, len(vectors) // 100)
-        self.count = min(options.neighbours, allowed, len(vectors) - 1)
+        usual = min(max(_FEWEST_NEIGHBOURS, len(vectors) // 100), _MOST_NEIGHBOURS)
+        self.count = min(usual if options.neighbours is None else options.neighbours, len(vectors) - 1)
         places, self._eigenvalues = graph_coordinates(nearest_rows(vectors, self.count), options.coordinates)
         sample = vectors[_even_rows(vectors, _AXES_ROWS)]
         self.axes = _principal_axes(sample, max(options.coordinates, _SEARCHED_UNITS))

@@ -118,10 +118,15 @@ def test_few_pairs_and_narrow_features(pairs):
     assert np.isfinite(found).all()
 
 
-def test_one_pair_in_a_hundred_is_a_neighbour_but_at_least_five(many):
-    options = NeighbourhoodConfig(neighbours=30)
-    counts = [Coordinates(*(values[:rows] for values in many), options).count for rows in (4, 300, 1000, 3000)]
-    assert counts == [3, 5, 10, 30]
+def test_one_pair_in_a_hundred_is_a_neighbour_but_at_least_five_and_at_most_thirty(many):
+    more = [np.tile(values, (2, 1)) for values in many]
+    parts = [[values[:rows] for values in more] for rows in (4, 300, 1000, 4000)]
+    assert [Coordinates(*part, NeighbourhoodConfig()).count for part in parts] == [3, 5, 10, 30]
+
+
+def test_a_given_number_of_neighbours_is_only_limited_by_the_pairs(many):
+    parts = [[values[:rows] for values in many] for rows in (4, 300)]
+    assert [Coordinates(*part, NeighbourhoodConfig(neighbours=60)).count for part in parts] == [3, 60]
 
 
 @pytest.fixture(scope="module")
