@@ -442,8 +442,8 @@ class CMIMH(keras.Model):
                 such batches. "coordinates" of `find_neighbourhood` may be given too.
             y: must be None; no labels are used.
             batch_size: pairs per step; None takes the configuration's. Only for arrays.
-            epochs: number of epochs, `initial_epoch` included; None takes the configuration's, which for the recommended
-                recipe makes about 1,500 steps of any number of pairs. The cosine schedule ends with the last one.
+            epochs: number of epochs, `initial_epoch` included; None takes the configuration's. With the recommended
+                recipe these make about 1,500 steps of any number of pairs. The cosine schedule ends with the last one.
             verbose, callbacks, validation_split, validation_data, initial_epoch, **kwargs: as in `keras.Model.fit`.
             shuffle: whether arrays are shuffled before each epoch.
             steps_per_epoch: batches per epoch, for a dataset whose size is not known.

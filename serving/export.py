@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from cmimh_tf.checksums import CHECKSUM_FILE, EXTRA_ASSETS, write_export_checksums
-from cmimh_tf.files import atomic_folder
+from cmimh_tf.files import TEMPORARY_PREFIX, atomic_folder
 from serving.preprocessing import Preprocessing
 from serving.signatures import HashingSignatures
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 MODEL_NAME = "cmimh"
 WARMUP_FILE = "tf_serving_warmup_requests"
 WARMUP_BATCH_SIZES = (1, 8, 64)
+_LEFTOVER_SECONDS = 3600
 
 
 def export_model(
@@ -84,6 +87,13 @@ def next_version(base: str | os.PathLike[str]) -> Path:
     """The folder of the next version below `base`: the greatest number there plus one."""
     versions = [int(entry.name) for entry in Path(base).glob("*") if entry.name.isdecimal()]
     return Path(base) / str(max(versions, default=0) + 1)
+
+
+def remove_leftovers(base: str | os.PathLike[str]) -> None:
+    """Removes what exports to `base` left behind that were killed more than an hour ago."""
+    for folder in Path(base).glob(f"{TEMPORARY_PREFIX}*"):
+        if time.time() - folder.stat().st_mtime > _LEFTOVER_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def description(model: CMIMH, preprocessing: Preprocessing) -> dict[str, object]:

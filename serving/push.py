@@ -38,11 +38,12 @@ def push(arguments: argparse.Namespace) -> None:
     """Exports the model, with the metrics and the profile of the run if there are any."""
     from cmimh_tf.files import read_text
     from cmimh_tf.training.run_folder import RunFolder, load_model
-    from serving.export import export_model, next_version
+    from serving.export import export_model, next_version, remove_leftovers
 
     model = load_model(arguments.model)
     folder = RunFolder(arguments.model)
     assets = {file.name: read_text(file) for file in (folder.metrics, folder.profile) if file.is_file()}
+    remove_leftovers(arguments.model_base)
     version = next_version(arguments.model_base)
     export_model(model, version, extra_assets=assets)
     print(f"version {version.name}, {model.config.code_length} bits: {version}")

@@ -2,7 +2,6 @@
 
 import filecmp
 import shutil
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ from tfx.utils import proto_utils
 from cmimh_tf.checksums import CHECKSUM_FILE, EXTRA_ASSETS, verify_export, write_export_checksums
 from cmimh_tf.files import atomic_folder
 from cmimh_tf.metrics.code_profile import PROFILE_FILE
-from serving.export import next_version
+from serving.export import next_version, remove_leftovers
 
 METRICS_ASSET = "metrics.json"
-_LEFTOVER_SECONDS = 3600
 
 
 class AtomicPusherExecutor(tfx_executor.Executor):
@@ -61,7 +59,7 @@ def push(model: Path, base: Path, assets: Sequence[Path]) -> Path:
     Returns:
         The version's folder. If the newest version already holds this model, that version.
     """
-    _remove_leftovers(base)
+    remove_leftovers(base)
     version = next_version(base)
     newest = base / str(int(version.name) - 1)
     if newest.is_dir() and _holds(newest, model, assets):
@@ -88,10 +86,3 @@ def _holds(version: Path, model: Path, assets: Sequence[Path]) -> bool:
     return expected.keys() == present.keys() and all(
         filecmp.cmp(expected[name], present[name], shallow=False) for name in expected
     )
-
-
-def _remove_leftovers(base: Path) -> None:
-    """Removes temporary folders of pushes that were killed long ago."""
-    for folder in base.glob(".tmp-*"):
-        if time.time() - folder.stat().st_mtime > _LEFTOVER_SECONDS:
-            shutil.rmtree(folder, ignore_errors=True)

@@ -1,5 +1,6 @@
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,16 @@ def test_each_push_adds_a_version_with_the_measures(run_folder, capsys):
         assert (extra / "metrics.json").read_text() == '{"map": 0.5}\n'
         assert (extra / "config.json").is_file()
         assert (extra / "model_card.md").is_file()
+
+
+def test_what_a_killed_push_left_is_removed_after_an_hour(run_folder):
+    base = Path("serving_model/cmimh")
+    for name, age in ((".tmp-1-old", 7200), (".tmp-2-new", 0)):
+        (base / name / "variables").mkdir(parents=True)
+        os.utime(base / name, (time.time() - age,) * 2)
+    with pytest.raises(SystemExit):
+        main(["--model", "runs/mine", "--model-base", str(base)])
+    assert sorted(path.name for path in base.iterdir()) == [".tmp-2-new", "1"]
 
 
 def test_a_model_that_is_not_there_is_named(tmp_path, capsys):
