@@ -114,7 +114,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class NeighbourhoodConfig:
-    """The place of each pair among the others, which its codes reconstruct; not part of the paper.
+    """The targets of `default`: coordinates of each pair in a graph of its nearest pairs; not part of the paper.
 
     Attributes:
         neighbours: how many nearest pairs, in both feature spaces together, a pair is linked with; null takes one in a

@@ -168,7 +168,7 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         value = json.loads(read_text(path))
         if not isinstance(value, dict):
-            raise ValueError("it must hold an object")
+            raise ValueError("it must be a JSON object")
     except DamagedFile:
         raise
     except ValueError as error:

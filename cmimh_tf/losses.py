@@ -13,7 +13,7 @@ import tensorflow as tf
 def neighbourhood(
     coordinates: tf.Tensor, coordinates_from_image: tf.Tensor, coordinates_from_text: tf.Tensor
 ) -> tf.Tensor:
-    """L_nbr, the bound on I(y; h): how well the place y of a pair among the others is decoded from each of its codes.
+    """L_nbr, the bound on I(y; h): squared error of decoding the coordinates y of a pair from each of its codes.
 
     One decoder serves both modalities, so that codes with the same meaning must have the same bits. This term is not
     the paper's.

@@ -432,8 +432,8 @@ class CMIMH(keras.Model):
     ) -> keras.callbacks.History:
         """Trains the model, as `keras.Model.fit` does, by default for as long as the configuration says.
 
-        On arrays, the first call infers the feature widths and fits the scaling; each call finds where the pairs lie
-        among each other, which the codes reconstruct. Incomplete batches are dropped. The order of the pairs depends on
+        On arrays, the first call infers the feature widths and fits the scaling; each call computes the
+        coordinates that the codes reconstruct. Incomplete batches are dropped. The order of the pairs depends on
         the seed and the epoch alone, so that a loaded model with `initial_epoch` set ends in the same weights as an
         unbroken training. A dataset must have been prepared by `cmimh_tf.prepare_dataset`.
 

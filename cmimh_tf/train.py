@@ -92,7 +92,10 @@ def train(arguments: argparse.Namespace) -> None:
             }
         )
         if folder.model.exists():
-            print(f"{folder.path} has this run already, finished: only measuring it. Use --overwrite to train again.")
+            print(
+                f"The run in {folder.path} is already finished, so it is only measured again. Use --overwrite to train "
+                "again."
+            )
             model, problems = load_model(folder.path), []
         else:
             print(f"minimising {equation(config.loss)}")

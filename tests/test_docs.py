@@ -31,7 +31,8 @@ from cmimh_tf import command_line, config
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("cmimh_tf", "tuner", "pipeline", "serving")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-PAGES += [ROOT / "docs" / "results" / "README.md", *sorted((ROOT / "docs" / "api").glob("*.md"))]
+PAGES += [ROOT / "docs" / "results" / name for name in ("README.md", "default.md")]
+PAGES += sorted((ROOT / "docs" / "api").glob("*.md"))
 
 # Commands that run in the pages of `RUN_PAGES`, where their inputs are prepared. Elsewhere their flags are parsed.
 RUN = ("cmimh_tf.train", "cmimh_tf.evaluate", "cmimh_tf.hash", "cmimh_tf.data", "cmimh_tf.index", "cmimh_tf.search")

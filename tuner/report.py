@@ -88,7 +88,7 @@ def _cards(result: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
         change, kind = f"{difference:+.1f}", "good" if difference >= 0 else "bad"
     return [
         ("best", f"{100 * result['best_value']:.1f}", change, kind),
-        ("preset", "–" if preset is None else f"{100 * preset:.1f}", "", ""),
+        ("first trial", "–" if preset is None else f"{100 * preset:.1f}", "", ""),
         ("trials", str(result["trials"]), f"{result['failed']} failed", "plain"),
         (
             "time per trial",

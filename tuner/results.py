@@ -192,7 +192,7 @@ def write_results(
 
 def describe_result(result: Mapping[str, Any], folder: SearchFolder) -> str:
     """A result in a few lines for the screen."""
-    preset = f"; the preset reached {result['preset_value']:.4f}" if result["preset_value"] is not None else ""
+    preset = f"; the first trial reached {result['preset_value']:.4f}" if result["preset_value"] is not None else ""
     cost = f", {result['mean_cost_ratio']:.0%} of a full training" if result["mean_cost_ratio"] else ""
     lines = [
         f"best {result['objective']}: {result['best_value']:.4f} in trial {result['best_trial']}{preset}",

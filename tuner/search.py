@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         search.begin(sys.stdout)
         result = folder.finished(search.trials)
         if result is not None:
-            print(f"{folder.path} holds this search, already finished. To search again, add --overwrite.")
+            print(f"The search in {folder.path} is already finished. Use --overwrite to search again.")
             print(describe_result(result, folder), end="")
             return 0
         try:
@@ -214,7 +214,7 @@ class WeightSearch:
         held_out = f"{self.folds} folds" if self.folds > 1 else "a fifth held out"
         stream.write(
             f"{self.data_name}: {self.num_train:,} training pairs with {held_out}, {len(self.pool):,} in the database\n"
-            f"{self.algorithm} search of {self.trials} trials for {self.objective}, the preset first\n"
+            f"{self.algorithm} search of {self.trials} trials for {self.objective}; the first one as configured\n"
         )
         stream.flush()
 

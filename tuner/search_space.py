@@ -74,7 +74,9 @@ class SearchSpace:
 
     def __post_init__(self) -> None:
         if not self.dimensions:
-            raise ValueError("`dimensions` must not be empty: all weights of the preset are 0.")
+            raise ValueError(
+                "`dimensions` must not be empty. Name what to search with --weights or --tune-also. Received: none."
+            )
 
     @property
     def keys(self) -> list[str]:

@@ -121,7 +121,8 @@ def compare_profiles(reference: Mapping[str, Any], new: Mapping[str, Any]) -> li
             raise ValueError(f"`{name}` must have at least {GROUP_ROWS} rows. Received: {profile['rows']}.")
     if reference["code_length"] != new["code_length"]:
         raise ValueError(
-            f"Both profiles must be of one model. Received: {reference['code_length']} and {new['code_length']} bits."
+            "`reference` and `new` must be profiles of the same model. Received: codes of "
+            f"{reference['code_length']} and {new['code_length']} bits."
         )
     rate = FALSE_ALARM_RATE / len(_KINDS)
     found = []

@@ -49,7 +49,9 @@ def main() -> None:
     parser.add_argument("--top", type=_top, default=10, metavar="N", help="hits per query (default: 10), or `all`")
     parser.add_argument("--radius", type=int, metavar="R", help="only items within this Hamming distance")
     parser.add_argument("--where", metavar="FILTER", help="only items that meet a filter, such as \"label = 'dog'\"")
-    parser.add_argument("--rerank", choices=_RERANKINGS, default="asymmetric", help="order of the nearest items")
+    parser.add_argument(
+        "--rerank", choices=_RERANKINGS, default="asymmetric", help="order of the results (default: asymmetric)"
+    )
     parser.add_argument("--exact", action="store_true", help="search all codes, even in a large index")
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()

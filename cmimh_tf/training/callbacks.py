@@ -199,7 +199,7 @@ def _describe(logs: dict[str, float]) -> str:
 
 
 class ResumableCheckpoint(keras.callbacks.Callback):
-    """Saves all weights and optimizer states, after each epoch or at least 50 times, and restores the newest.
+    """Saves all weights and optimizer states, after each epoch, but at most 50 times, and restores the newest.
 
     Samples and data order are functions of seed, step and epoch, so nothing else needs to be kept.
 

@@ -48,7 +48,7 @@ def diagnose(
         if undecided > _MUCH:
             problems.append(
                 f"collapse: {undecided:.0%} of the {modality} probs are stuck near 0.5. Raise network.input_norm, or "
-                "lower loss.modality_gap_weight and loss.independence_weight."
+                "lower loss.modality_gap_weight and loss.independence_weight if they are not 0."
             )
         saturated = float(np.mean(distance >= ceiling - 0.5))
         # Saturated codes are fine as long as they distinguish the pairs.

@@ -1,4 +1,4 @@
-"""Where each training pair lies among the others: the coordinates that its codes reconstruct.
+"""Coordinates of the training pairs in a graph of nearest pairs, which the codes reconstruct.
 
 In the paper each pair reconstructs its own features, so that a code spends bits on details of one picture or one
 sentence. Without labels, the nearest pairs in both feature spaces together are the best approximation of pairs with a

@@ -146,7 +146,7 @@ class RunFolder:
         if stored.get("neighbourhood", {}).get("neighbours") and "neighbourhood_weight" not in stored.get("loss", {}):
             raise ValueError(
                 f"{self.path} was started by an earlier version, which reconstructed means over neighbours. It cannot "
-                "be continued. Choose another folder, or --overwrite this one."
+                "be continued. Choose another folder, or delete this run with --overwrite."
             )
         for one in (existing, wanted):
             if "config" in one:
@@ -155,7 +155,8 @@ class RunFolder:
         difference = first_difference(existing, wanted)
         if difference:
             raise ValueError(
-                f"{self.path} holds another run: {difference}. Choose another folder, or --overwrite this one."
+                f"{self.path} holds another run: {difference}. Choose another folder, or delete this run with "
+                "--overwrite."
             )
 
     def queries_of(self, data_fingerprint: str) -> int | None:

@@ -183,7 +183,7 @@ def _from_strings(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for name, text in pairs:
         if name in document:
-            raise invalid_argument(f"`{_show(name, 40)}` must be given once. Received: it twice.")
+            raise invalid_argument(f"`{_show(name, 40)}` must be given once. Received: two values.")
         if name == "image":
             raise invalid_argument("`image` must be sent in the body of a POST request. Received: a string.")
         if text or name in KINDS:

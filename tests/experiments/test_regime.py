@@ -38,7 +38,7 @@ def test_the_reading_that_satisfies_most_claims_goes_through_all_checks(first_st
     results = fake_results(first_stage, score)
     # MI and gap help, seven rivals and chance are beaten; the other readings lack the first two.
     assert screening_score(results, "averaged", 32)[0] == 10
-    assert screening_score(results, "presets", 32)[0] == 8
+    assert screening_score(results, "summed", 32)[0] == 8
     second = first_stage.next_stage(results)
     assert second.next_stage is None
     assert '"averaged" satisfies most' in second.about
@@ -65,7 +65,7 @@ def test_verdicts_follow_the_figures(first_stage, fake_results):
 
 
 def test_published_figures_are_the_closest_call_of_the_paper():
-    published = {claim.text: claim.published for claim in regime_claims("presets", 32)}
+    published = {claim.text: claim.published for claim in regime_claims("summed", 32)}
     assert published["(a) λ1 ≤ 0.1 is worse than λ1 from 1 to 4."] == "81.9 against 77.9; 81.4 against 76.0"
     assert published["(d) The independence term lowers the correlation MSE."] == "40.0 against 92.0; 47.0 against 110.0"
     assert published["(f) It is better than PDH."] == "81.9 against 79.6; 81.4 against 78.6"

@@ -13,7 +13,7 @@ def test_result_names_its_objective_and_counts(tmp_path, records, result_of):
     assert (result["trials"], result["failed"], result["best"]) == (4, 1, {KEY: 0.3})
     assert result["mean_cost_ratio"] == pytest.approx(0.375)
     text = describe_result(result, SearchFolder(tmp_path))
-    assert "best val_map: 0.7000 in trial 1; the preset reached 0.5000" in text
+    assert "best val_map: 0.7000 in trial 1; the first trial reached 0.5000" in text
     assert "38% of a full training" in text
 
 

@@ -89,7 +89,7 @@ def test_two_workers_killed_and_resumed(tmp_path, monkeypatch, capsys):
     assert override(get_preset("smoke"), best).loss.balance_weight == best["loss.balance_weight"]
 
     _, output, _ = run(tmp_path, monkeypatch, capsys, *flags)
-    assert "holds this search, already finished" in output
+    assert "is already finished" in output
     assert "best val_map: " in output
     status, _, errors = run(tmp_path, monkeypatch, capsys, *flags, "--objective", "pair_score")
     assert status == 2
