@@ -37,6 +37,7 @@ def test_paper_presets_hold_the_papers_values():
         assert config.training.batch_size == 128
         assert config.network.hidden_units == config.network.decoder_layers() == (1024, 1024)
         assert config.network.critic_units == (512, 512)
+        assert config.network.critic_networks == "shared"
 
 
 @pytest.mark.parametrize("name", PRESETS)
