@@ -207,6 +207,9 @@ class ResumableCheckpoint(keras.callbacks.Callback):
         folder: where the checkpoints are.
         model: the built and compiled model.
         epochs: of the whole run.
+
+    Raises:
+        DamagedFile: if the list of checkpoints cannot be read.
     """
 
     def __init__(self, folder: Path, model: CMIMH, epochs: int):
@@ -219,7 +222,10 @@ class ResumableCheckpoint(keras.callbacks.Callback):
             weights=[v.value for v in model.weights],
             optimizers=[v.value for v in model.optimizer.variables],
         )
-        self.manager = tf.train.CheckpointManager(checkpoint, str(folder), max_to_keep=2)
+        try:
+            self.manager = tf.train.CheckpointManager(checkpoint, str(folder), max_to_keep=2)
+        except UnicodeDecodeError as error:
+            raise _damaged(folder / "checkpoint", error) from error
 
     def restore(self) -> int:
         """Restores the newest checkpoint.
@@ -236,11 +242,7 @@ class ResumableCheckpoint(keras.callbacks.Callback):
         try:
             self.manager.checkpoint.restore(path).assert_consumed()
         except (AssertionError, ValueError, IndexError, RuntimeError, tf.errors.OpError) as error:
-            reason = str(error).partition("\n")[0]
-            raise DamagedFile(
-                f"The checkpoint {path} does not fit this version of the model or is damaged ({reason}). Delete the "
-                "folder checkpoints/, or give --overwrite, to train from the start."
-            ) from error
+            raise _damaged(path, error) from error
         return int(self.epochs_done.numpy())
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
@@ -248,3 +250,11 @@ class ResumableCheckpoint(keras.callbacks.Callback):
             return
         self.epochs_done.assign(epoch + 1)
         self.manager.save(checkpoint_number=epoch + 1)
+
+
+def _damaged(path: Path | str, error: Exception) -> DamagedFile:
+    reason = str(error).partition("\n")[0]
+    return DamagedFile(
+        f"The checkpoint {path} does not fit this version of the model or is damaged ({reason}). Delete the "
+        "folder checkpoints/, or give --overwrite, to train from the start."
+    )

@@ -183,6 +183,15 @@ def test_a_checkpoint_that_was_cut_is_refused_by_name(pairs, tmp_path):
             train(pairs, smoke(training__epochs=3), tmp_path)
 
 
+def test_a_damaged_list_of_checkpoints_is_refused_by_name(pairs, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(pairs, smoke(training__epochs=3), tmp_path, callbacks=[StopAfter(epoch=1, batch=1)])
+    with (tmp_path / "checkpoints" / "checkpoint").open("ab") as file:
+        file.write(b"\xd8\x01")
+    with pytest.raises(DamagedFile, match=r"checkpoints/checkpoint does not fit this version .*is damaged"):
+        train(pairs, smoke(training__epochs=3), tmp_path)
+
+
 @pytest.mark.parametrize("changed", ["configuration", "pairs"])
 def test_checkpoints_of_another_training_are_refused(changed, pairs, tmp_path):
     first = train(pairs, smoke(training__epochs=1), tmp_path)
