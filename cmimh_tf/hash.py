@@ -1,7 +1,10 @@
 """The command that hashes: `python -m cmimh_tf.hash --model DIR --data FILE --out codes.npz`."""
 
 import argparse
+import zipfile
 from pathlib import Path
+
+import numpy as np
 
 from cmimh_tf import command_line
 
@@ -34,9 +37,8 @@ def hash_file(arguments: argparse.Namespace) -> None:
 
     model_file(arguments.model)
     command_line.check_data(arguments.data)
+    check_output(arguments.out)
     command_line.start_tensorflow()
-    import numpy as np
-
     from cmimh_tf.files import write_npz
 
     model = load_model(arguments.model)
@@ -50,6 +52,21 @@ def hash_file(arguments: argparse.Namespace) -> None:
         num_pairs += len(part)
     write_npz(arguments.out, **{name: np.concatenate(parts) for name, parts in columns.items()})
     print(f"{num_pairs:,} pairs, {model.config.code_length} bits each: {arguments.out}")
+
+
+def check_output(path: Path) -> None:
+    """Raises an error if `path` exists and holds anything but codes."""
+    if not path.exists():
+        return
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if "image_codes" in file.files:
+                return
+    except (OSError, ValueError, zipfile.BadZipFile):
+        pass
+    raise ValueError(
+        f"`--out` must be a new file, or one with codes to replace. Received: {path}, which holds something else."
+    )
 
 
 if __name__ == "__main__":

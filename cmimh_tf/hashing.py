@@ -66,10 +66,16 @@ def hash_in_blocks(
     codes = np.empty((len(features), code_length // 8), np.uint8)
     for start in range(0, len(features), BLOCK_ROWS):
         block = np.asarray(features[start : start + BLOCK_ROWS], np.float32)
+        _check_finite(block, start, f"`{name}` must be finite. Received: row {{}} with NaN or infinite values.")
         values = logits(tf.constant(block)).numpy()
-        finite = np.isfinite(values).all(axis=1)
-        if not finite.all():
-            row = start + int(np.argmin(finite))
-            raise ValueError(f"`{name}` must be finite. Received: row {row} with NaN or infinite values.")
+        _check_finite(
+            values, start, f"The model must be finite. Received: NaN logits for row {{}} of `{name}`, which is finite."
+        )
         codes[start : start + len(block)] = pack_bits(values >= 0)
     return codes
+
+
+def _check_finite(values: np.ndarray, first_row: int, message: str) -> None:
+    finite = np.isfinite(values).all(axis=1)
+    if not finite.all():
+        raise ValueError(message.format(first_row + int(np.argmin(finite))))

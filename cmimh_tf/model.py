@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -118,11 +119,13 @@ class CMIMH(keras.Model):
             input_shape: the shapes of "image" and "text"; not needed if the widths were given.
 
         Raises:
-            ValueError: if a width is neither known nor in `input_shape`.
+            ValueError: if a width is neither known nor in `input_shape`, or is another one than before.
         """
-        if hasattr(self, "step"):
-            return
         shapes = input_shape if isinstance(input_shape, Mapping) else {}
+        if hasattr(self, "step"):
+            for name in shapes.keys() & set(MODALITIES):
+                self._check_width(name, shapes[name])
+            return
         for name in MODALITIES:
             units = getattr(self, f"{name}_units") or (shapes[name][-1] if name in shapes else None)
             if not units:
@@ -145,6 +148,8 @@ class CMIMH(keras.Model):
             aggregation="only_first_replica",
         )  # fmt: skip
         self.built = True
+        if self.compiled:
+            self._build_optimizer()
 
     def _make_networks(self) -> None:
         network, bits = self.config.network, self.config.code_length
@@ -250,6 +255,9 @@ class CMIMH(keras.Model):
 
     def call(self, batch: Batch, training: bool = False) -> Tensors:
         """P(h = 1 | x) of the given modalities: "image_probs" and "text_probs", each [batch, code_length]."""
+        if not isinstance(batch, Mapping) or not any(name in batch for name in MODALITIES):
+            received = sorted(batch) if isinstance(batch, Mapping) else type(batch).__name__
+            raise ValueError(f"`batch` must be a dict with 'image', 'text' or both. Received: {received}.")
         return {f"{name}_probs": tf.sigmoid(self._encode(name, batch[name])) for name in MODALITIES if name in batch}
 
     def hash_images(self, image: np.ndarray) -> np.ndarray:
@@ -261,7 +269,20 @@ class CMIMH(keras.Model):
         return self._hash("text", text)
 
     def _encode(self, name: str, features: tf.Tensor) -> tf.Tensor:
-        return self.encoders[name](self.scalers[name](features))
+        return self.encoders[name](self._scale(name, features))
+
+    def _scale(self, name: str, features: tf.Tensor) -> tf.Tensor:
+        self._check_width(name, features.shape)
+        return self.scalers[name](features)
+
+    def _check_widths(self, arrays: Mapping[str, Any]) -> None:
+        for name in MODALITIES:
+            if name in arrays:
+                self._check_width(name, np.shape(arrays[name]))
+
+    def _check_width(self, name: str, shape: Sequence[int | None]) -> None:
+        if len(shape) != 2 or shape[1] not in (None, self._units(name)):
+            raise ValueError(f"`{name}` must have shape [rows, {self._units(name)}]. Received: {tuple(shape)}.")
 
     def _hash(self, name: str, features: np.ndarray) -> np.ndarray:
         if not self.built:
@@ -295,7 +316,7 @@ class CMIMH(keras.Model):
         noise_seeds = dict(zip(MODALITIES, seeds[6:8] if training else (None, None), strict=True))
         tensors: Tensors = {}
         for name in MODALITIES:
-            features = self.scalers[name](batch[name])
+            features = self._scale(name, batch[name])
             logits = self.encoders[name](features, noise_seeds[name])
             tensors[f"{name}_features"] = features
             tensors[f"{name}_logits"], tensors[f"{name}_probs"] = logits, tf.sigmoid(logits)
@@ -455,8 +476,13 @@ class CMIMH(keras.Model):
             raise ValueError("`y` must be None: CMIMH learns without labels.")
         if not self.compiled:
             raise ValueError("Call `compile()` before calling `fit()`.")
+        for name in ("class_weight", "sample_weight"):
+            if kwargs.get(name) is not None:
+                raise ValueError(f"`{name}` must be None: all pairs count equally.")
+        if not 0 <= validation_split < 1:
+            raise ValueError(f"`validation_split` must be at least 0 and below 1. Received: {validation_split}.")
         if isinstance(x, Mapping):
-            batch_size = batch_size or self.config.training.batch_size
+            batch_size = self._checked_batch_size(batch_size)
             columns = datasets.check_pairs(x)
             if self.needs_coordinates and "coordinates" not in columns:
                 # Before the validation pairs are split off, so that they have coordinates, too.
@@ -475,10 +501,17 @@ class CMIMH(keras.Model):
             dataset = datasets.training_batches(
                 columns, batch_size, self.config.seed, initial_epoch, epochs, shuffle=shuffle
             )
+            if isinstance(validation_data, Mapping):
+                self._check_widths(validation_data)
             kwargs.setdefault("validation_batch_size", batch_size)
         elif isinstance(x, tf.data.Dataset):
             if batch_size is not None:
                 raise ValueError(f"`batch_size` must be None for a dataset. Received: batch_size={batch_size}.")
+            if validation_split:
+                raise ValueError(
+                    "`validation_split` needs arrays: split the dataset, and pass `validation_data`. Received: "
+                    f"validation_split={validation_split} with a dataset."
+                )
             with self.distribute_strategy.scope():
                 steps = self._check_dataset(x, steps_per_epoch)
             epochs = self.config.training.num_epochs_by_steps(steps) if epochs is None else epochs
@@ -499,6 +532,16 @@ class CMIMH(keras.Model):
             shuffle=False,
             **kwargs,
         )
+
+    def _checked_batch_size(self, batch_size: int | None) -> int:
+        if batch_size is None:
+            return self.config.training.batch_size
+        if isinstance(batch_size, bool) or not isinstance(batch_size, numbers.Integral) or batch_size < 2:
+            raise ValueError(
+                "`batch_size` must be an integer of at least 2, since pairs are compared within a batch. Received: "
+                f"batch_size={batch_size!r}."
+            )
+        return int(batch_size)
 
     def _check_dataset(self, dataset: tf.data.Dataset, steps_per_epoch: int | None) -> int:
         """Builds the model for a dataset and returns the number of batches per epoch."""
@@ -526,9 +569,18 @@ class CMIMH(keras.Model):
         Held-out pairs have no coordinates among the training pairs, so that the neighbourhood term is left out, unless
         `x` has "coordinates". `fit(..., validation_split=...)` includes it.
         """
+        if not self.built:
+            raise ValueError("The model must be trained, or its weights loaded, before it can be evaluated.")
         if isinstance(x, Mapping):
-            x, batch_size = datasets.check_pairs(x), batch_size or self.config.training.batch_size
+            x, batch_size = datasets.check_pairs(x), self._checked_batch_size(batch_size)
+            self._check_widths(x)
         return super().evaluate(x, y, batch_size=batch_size, **kwargs)
+
+    def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
+        """P(h = 1 | x) of the given modalities, as `keras.Model.predict`: "image_probs" and "text_probs"."""
+        if isinstance(x, Mapping) and self.built:
+            self._check_widths(x)
+        return super().predict(x, batch_size=batch_size, **kwargs)
 
     def train_step(self, batch: Batch) -> Tensors:
         """One step of all networks.
@@ -540,6 +592,7 @@ class CMIMH(keras.Model):
         Returns:
             Means over the epoch of the loss and of each term.
         """
+        batch = _pairs_of(batch)
         with tf.GradientTape(persistent=True) as tape:
             losses = self.compute_losses(batch, training=True)
             loss = self.objective(losses)
@@ -555,17 +608,21 @@ class CMIMH(keras.Model):
             gradients = [gradient / num_replicas for gradient in gradients]
         self.optimizer.apply(gradients, [*others, *own])
         self.step.assign_add(1)
-        return self._track(losses, loss)
+        return self._track(losses, loss, batch)
 
     def test_step(self, batch: Batch) -> Tensors:
         """The same terms on held-out pairs, without an update."""
+        batch = _pairs_of(batch)
         losses = self.compute_losses(batch, training=False)
-        return self._track(losses, self.objective(losses))
+        return self._track(losses, self.objective(losses), batch)
 
-    def _track(self, losses: Tensors, loss: tf.Tensor) -> Tensors:
+    def _track(self, losses: Tensors, loss: tf.Tensor, batch: Batch) -> Tensors:
         values = {"loss": loss, **losses}
+        pairs = tf.shape(batch["image"])[0]
+        # The last batch of an evaluation may be smaller. A single pair cannot be compared with any other.
+        weight = tf.where(pairs > 1, tf.cast(pairs, tf.float32), 0.0)
         for name, value in values.items():
-            self.trackers[name].update_state(value)
+            self.trackers[name].update_state(value, weight)
         return {name: self.trackers[name].result() for name in values}
 
     @property
@@ -580,3 +637,11 @@ class CMIMH(keras.Model):
             "image_units": self.image_units,
             "text_units": self.text_units,
         }
+
+
+def _pairs_of(batch: Any) -> Batch:
+    """The pairs of what Keras passes to a step: a batch, or a tuple with targets and weights, which must be None."""
+    pairs, *others = keras.utils.unpack_x_y_sample_weight(batch)
+    if any(other is not None for other in others):
+        raise ValueError("`y` and `sample_weight` must be None: CMIMH learns without labels.")
+    return pairs

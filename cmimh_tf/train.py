@@ -3,8 +3,15 @@
 import argparse
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cmimh_tf import command_line
+
+if TYPE_CHECKING:
+    from cmimh_tf.config import CMIMHConfig
+    from cmimh_tf.data.pairs import PairedData
+    from cmimh_tf.training.run_folder import RunFolder
+    from cmimh_tf.training.trainer import TrainedModel
 
 _EPILOG = """\
 examples:
@@ -51,7 +58,6 @@ def train(arguments: argparse.Namespace) -> None:
     from cmimh_tf.terms import equation
     from cmimh_tf.training.evaluation import evaluate_model, profile_pairs
     from cmimh_tf.training.run_folder import RunFolder, load_model
-    from cmimh_tf.training.trainer import train_model
 
     folder = RunFolder(arguments.out)
     data = command_line.load_data(arguments.data, config.seed, folder.vectors)
@@ -74,7 +80,7 @@ def train(arguments: argparse.Namespace) -> None:
     with folder.locked():
         if arguments.overwrite:
             folder.clear()
-        folder.claim(
+        is_new = folder.claim(
             {
                 "config": config.to_dict(),
                 "data": {
@@ -99,7 +105,7 @@ def train(arguments: argparse.Namespace) -> None:
             model, problems = load_model(folder.path), []
         else:
             print(f"minimising {equation(config.loss)}")
-            trained = train_model(pairs, config, folder.path)
+            trained = start_training(pairs, config, folder, is_new)
             model, problems = trained.model, trained.problems
 
         query = data.take(splits.query)
@@ -111,6 +117,20 @@ def train(arguments: argparse.Namespace) -> None:
     for problem in problems:
         print(f"warning: {problem}")
     print(f"model, metrics and history: {folder.path}")
+
+
+def start_training(pairs: "PairedData", config: "CMIMHConfig", folder: "RunFolder", is_new: bool) -> "TrainedModel":
+    """Trains. A new folder whose training cannot even start is left empty, so that a corrected command may use it."""
+    from cmimh_tf.training.callbacks import TrainingDiverged
+    from cmimh_tf.training.trainer import train_model
+
+    try:
+        return train_model(pairs, config, folder.path)
+    except Exception as error:
+        has_checkpoint = (folder.checkpoints / "checkpoint").exists()
+        if is_new and not has_checkpoint and not isinstance(error, TrainingDiverged):
+            folder.clear()
+        raise
 
 
 if __name__ == "__main__":

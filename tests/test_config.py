@@ -1,8 +1,10 @@
 import json
 
+import numpy as np
 import pytest
 
 from cmimh_tf.config import PRESETS, CMIMHConfig, get_preset
+from cmimh_tf.experiments.regime import READINGS
 from cmimh_tf.overrides import flatten, override, parse_overrides
 
 
@@ -37,7 +39,13 @@ def test_paper_presets_hold_the_papers_values():
         assert config.training.batch_size == 128
         assert config.network.hidden_units == config.network.decoder_layers() == (1024, 1024)
         assert config.network.critic_units == (512, 512)
-        assert config.network.critic_networks == "shared"
+        assert config.network.critic_networks == "separate"
+        assert config.loss.reconstruction_reduction == config.loss.modality_gap_reduction == "sum"
+
+
+def test_the_averaged_preset_is_the_reading_under_which_most_claims_of_the_paper_hold():
+    reading = READINGS["averaged, one critic network on 2μ - 1, gradients clipped"]
+    assert get_preset("mscoco_averaged") == override(get_preset("mscoco"), reading)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -105,9 +113,24 @@ def test_bad_set_arguments(tmp_path):
 
 
 def test_unknown_preset():
-    with pytest.raises(ValueError, match="`preset` must be one of default, mirflickr25k, nuswide, mscoco, smoke"):
+    with pytest.raises(ValueError, match="`preset` must be one of default, mirflickr25k, nuswide, mscoco, mscoco_averaged, smoke"):
         get_preset("coco")
 
 
 def test_flatten_joins_keys_with_dots():
     assert flatten({"a": {"b": 1, "c": {"d": 2}}, "e": 3}) == {"a.b": 1, "a.c.d": 2, "e": 3}
+
+
+def test_an_objective_without_terms_is_refused():
+    with pytest.raises(ValueError, match=r"At least one weight in `loss` must be positive"):
+        override(get_preset("default"), {"loss.neighbourhood_weight": 0})
+
+
+def test_integers_of_numpy_are_integers():
+    assert override(get_preset("smoke"), {"code_length": np.int64(24)}).code_length == 24
+
+
+def test_a_seed_has_a_limit():
+    assert override(get_preset("smoke"), {"seed": 2**32 - 1}).seed == 2**32 - 1
+    with pytest.raises(ValueError, match=r"`seed` must be below 2\^32\. Received: seed=4294967296"):
+        override(get_preset("smoke"), {"seed": 2**32})

@@ -38,10 +38,26 @@ def test_takes_a_memory_map_of_halves_and_no_rows(model, tmp_path):
 def test_bad_features_are_named(model):
     with pytest.raises(ValueError, match=r"`image` must have shape \[rows, 20\]. Received: \(3, 12\)"):
         model.hash_images(np.zeros((3, 12), np.float32))
-    features = np.zeros((5000, 20), np.float32)
-    features[4321, 7] = np.nan
-    with pytest.raises(ValueError, match=r"`image` must be finite\. Received: row 4321"):
-        model.hash_images(features)
+    for wrong in (np.nan, np.inf, -np.inf):
+        features = np.zeros((5000, 20), np.float32)
+        features[4321, 7] = wrong
+        with pytest.raises(ValueError, match=r"`image` must be finite\. Received: row 4321"):
+            model.hash_images(features)
+
+
+@pytest.mark.parametrize("preset", ["default", "mscoco", "smoke"])
+def test_a_row_of_nan_has_no_code_whatever_the_networks(preset):
+    small = CMIMH.from_preset(preset, network__hidden_units=(8,), network__decoder_units=(8,))
+    small = CMIMH(config=small.config, image_units=20, text_units=12)
+    with pytest.raises(ValueError, match=r"`text` must be finite\. Received: row 1 "):
+        small.hash_texts(np.stack([np.zeros(12), np.full(12, np.nan)]))
+
+
+def test_a_model_that_is_not_finite_is_not_blamed_on_the_features():
+    broken = CMIMH(config=get_preset("smoke"), image_units=20, text_units=12)
+    broken.encoders["image"].denses[-1].bias.assign(np.full(16, np.nan))
+    with pytest.raises(ValueError, match=r"The model must be finite\. Received: NaN logits for row 0 of `image`"):
+        broken.hash_images(np.zeros((3, 20), np.float32))
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])

@@ -237,3 +237,65 @@ def test_code_length_and_seed_override_the_configuration():
     model = CMIMH.from_preset("mscoco", code_length=64, seed=3, loss__balance_weight=0.5)
     assert (model.config.code_length, model.config.seed, model.config.loss.weight("balance")) == (64, 3, 0.5)
     assert CMIMH(24, config={"seed": 5}).config.seed == 5
+
+
+def test_held_out_terms_are_means_over_pairs_not_over_batches(trained):
+    # 65 pairs are a batch of 64 and a single pair, which cannot be compared with others.
+    one_batch, with_rest = (
+        trained.evaluate(
+            {name: values[:count] for name, values in X.items()}, batch_size=64, return_dict=True, verbose=0
+        )
+        for count in (64, 65)
+    )
+    assert with_rest == pytest.approx(one_batch)
+    parts = [{name: values[rows] for name, values in X.items()} for rows in (slice(0, 64), slice(64, 96))]
+    first, second = (trained.evaluate(part, batch_size=64, return_dict=True, verbose=0) for part in parts)
+    both = {name: values[:96] for name, values in X.items()}
+    together = trained.evaluate(both, batch_size=64, return_dict=True, verbose=0)
+    for name in ("reconstruction", "mutual_information"):
+        assert together[name] == pytest.approx((64 * first[name] + 32 * second[name]) / 96, rel=1e-4), name
+
+
+@pytest.mark.parametrize("batch_size", [0, 1, -4, 16.0, True])
+def test_a_wrong_batch_size_is_named(trained, batch_size):
+    for run in (lambda: smoke().fit(X, batch_size=batch_size), lambda: trained.evaluate(X, batch_size=batch_size)):
+        with pytest.raises(ValueError, match=rf"`batch_size` must be an integer of at least 2.*={batch_size}"):
+            run()
+
+
+@pytest.mark.parametrize("share", [-0.5, 1.0, 5])
+def test_a_wrong_validation_split_is_named(share):
+    with pytest.raises(ValueError, match=rf"`validation_split` must be at least 0 and below 1. Received: {share}"):
+        smoke().fit(X, validation_split=share)
+
+
+def test_a_dataset_cannot_be_split():
+    model = smoke()
+    dataset = prepare_dataset(tf.data.Dataset.from_tensor_slices(X).batch(64), model)
+    with pytest.raises(ValueError, match=r"`validation_split` needs arrays.*Received: validation_split=0.3"):
+        model.fit(dataset, validation_split=0.3)
+
+
+def test_steps_on_single_batches_and_no_labels_anywhere():
+    model = smoke(loss__neighbourhood_weight=0.0)
+    model.build({name: values.shape for name, values in X.items()})
+    assert np.isfinite(model.train_on_batch(X)).all()
+    assert np.isfinite(model.test_on_batch(X)).all()
+    for run in (model.evaluate, model.train_on_batch):
+        with pytest.raises(ValueError, match=r"`y` and `sample_weight` must be None"):
+            run(X, np.zeros(len(PAIRS)))
+    for name in ("class_weight", "sample_weight"):
+        with pytest.raises(ValueError, match=rf"`{name}` must be None"):
+            model.fit(X, **{name: {0: 1.0}})
+
+
+def test_wrong_inputs_are_named(trained):
+    wide = {"image": np.zeros((64, 5), np.float32), "text": X["text"][:64]}
+    wanted = rf"`image` must have shape \[rows, {PAIRS.image.shape[1]}\]\. Received: \(.*5\)"
+    for run in (trained.fit, trained.evaluate, trained.predict):
+        with pytest.raises(ValueError, match=wanted):
+            run(wide, verbose=0)
+    with pytest.raises(ValueError, match=r"`batch` must be a dict with 'image', 'text' or both. Received: \['img'\]"):
+        trained.predict({"img": X["image"]}, verbose=0)
+    with pytest.raises(ValueError, match=r"must be trained, or its weights loaded, before it can be evaluated"):
+        smoke().evaluate(X)

@@ -73,15 +73,20 @@ def make_folds(num_database: int, num_train: int, *, folds: int, seed: int) -> l
     Raises:
         ValueError: if there are too few training pairs for that many folds.
     """
+    check_folds(folds, num_train)
+    generator = np.random.default_rng([seed, 3])
+    order = generator.permutation(num_train)
+    parts = [order[: round(HOLDOUT_SHARE * num_train)]] if folds == 1 else np.array_split(order, folds)
+    return [_fold(rows, num_database, num_train, generator) for rows in parts]
+
+
+def check_folds(folds: int, num_train: int) -> None:
+    """Raises a ValueError if there are too few training pairs for so many folds."""
     if folds < 1 or num_train < max(_MIN_PAIRS, 2 * folds):
         raise ValueError(
             f"`folds` must be at least 1, with at least {_MIN_PAIRS} training pairs and two per fold. "
             f"Received: folds={folds}, {num_train} training pairs."
         )
-    generator = np.random.default_rng([seed, 3])
-    order = generator.permutation(num_train)
-    parts = [order[: round(HOLDOUT_SHARE * num_train)]] if folds == 1 else np.array_split(order, folds)
-    return [_fold(rows, num_database, num_train, generator) for rows in parts]
 
 
 def _fold(held_out: np.ndarray, num_database: int, num_train: int, generator: np.random.Generator) -> Fold:

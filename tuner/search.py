@@ -210,6 +210,9 @@ class WeightSearch:
 
     def begin(self, stream: TextIO) -> None:
         """Claims the folder and prints what will be done."""
+        from tuner.hypermodel import check_folds
+
+        check_folds(self.folds, self.num_train)
         self.folder.claim(self.describe())
         held_out = f"{self.folds} folds" if self.folds > 1 else "a fifth held out"
         stream.write(

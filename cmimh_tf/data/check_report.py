@@ -131,7 +131,9 @@ def _text_line(modality: Modality) -> str:
 
 def _label_line(found: SourceCheck) -> str:
     if not found.num_classes:
-        return "none: only RecallOne@k can be measured"
+        return "none: only RecallOne@k and neighbour mAP can be measured"
+    if not found.label_total:
+        return f"{found.num_classes:,} classes, all 0: only RecallOne@k and neighbour mAP can be measured"
     mean = found.label_total / max(found.num_labelled, 1)
     without = found.num_records - found.num_labelled
     return f"{found.num_classes:,} classes, {mean:.1f} per labelled record, {without:,} records without"

@@ -99,29 +99,43 @@ class RunFolder:
             yield
 
     def clear(self) -> None:
-        """Deletes the files of a run and nothing else; config.json last, so that no rest is taken for another run."""
-        for file in (self.model, self.metrics, self.profile, self.history):
-            file.unlink(missing_ok=True)
-        for folder in (self.checkpoints, self.tensorboard):
-            remove_folder(folder)
+        """Deletes the files of a run and nothing else; config.json last, so that no rest is taken for another run.
+
+        Without config.json the folder is not that of a run, and nothing is deleted.
+        """
+        if not self.config.exists():
+            return
+        for path in self._outputs():
+            if path.is_dir():
+                remove_folder(path)
+            else:
+                path.unlink(missing_ok=True)
         self.config.unlink(missing_ok=True)
         (self.path / CHECKSUM_FILE).unlink(missing_ok=True)
 
-    def claim(self, description: dict[str, Any]) -> None:
+    def claim(self, description: dict[str, Any]) -> bool:
         """Reserves the folder for this run, or checks that it belongs to it.
 
         Args:
             description: configuration, data and split, JSON-ready.
 
+        Returns:
+            Whether the folder is new to this run.
+
         Raises:
-            ValueError: if the folder holds another run, naming the first key that differs.
+            ValueError: if the folder holds another run, naming the first key that differs, or files of an unknown one.
         """
-        if self.model.exists() and not self.config.exists():
+        is_new = not self.config.exists()
+        if is_new and (unknown := next((path for path in self._outputs() if path.exists()), None)):
             raise ValueError(
-                f"{self.path} holds a model without the configuration it belongs to. Choose another folder, or "
-                "--overwrite this one."
+                f"{self.path} must be a new folder or that of a run. Received: a folder that has {unknown.name} and no "
+                f"{self.config.name}."
             )
         self._claim(self.config, description)
+        return is_new
+
+    def _outputs(self) -> list[Path]:
+        return [self.model, self.metrics, self.profile, self.history, self.checkpoints, self.tensorboard]
 
     def claim_checkpoints(self, description: dict[str, Any]) -> None:
         """Reserves the checkpoints for this training, or checks that they belong to it.

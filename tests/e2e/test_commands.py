@@ -1,5 +1,6 @@
 """The three commands as a user runs them, in their own processes."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -135,3 +136,43 @@ def test_help_teaches_without_loading_tensorflow(module):
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
     assert "example" in result.stdout
     assert "LOADED False False" in result.stdout
+
+
+def test_a_training_that_cannot_start_leaves_the_folder_to_the_corrected_command(tmp_path):
+    pairs = make_synthetic(60, seed=0)
+    save_npz(tmp_path / "pairs.npz", pairs)
+    save_npz(tmp_path / "constant.npz", dataclasses.replace(pairs, image=np.ones_like(pairs.image)))
+    flags = ["--preset", "smoke", "--epochs", 1, "--out", tmp_path / "run"]
+    too_few = run("train", "--data", tmp_path / "pairs.npz", "--queries", 59, *flags)
+    assert too_few.returncode == 2
+    assert "`train` must have at least 2 pairs to train on. Received: 1." in too_few.stderr
+    constant = run("train", "--data", tmp_path / "constant.npz", *flags)
+    assert constant.returncode == 2
+    assert "must vary" in constant.stderr
+    assert {path.name for path in (tmp_path / "run").iterdir()} <= {".lock"}
+    assert run("train", "--data", tmp_path / "pairs.npz", *flags).returncode == 0
+
+
+def test_labels_that_are_all_zero_are_no_labels(tmp_path):
+    pairs = make_synthetic(60, seed=0)
+    save_npz(tmp_path / "pairs.npz", dataclasses.replace(pairs, labels=np.zeros_like(pairs.labels)))
+    flags = ["--preset", "smoke", "--epochs", 1, "--out", tmp_path / "run"]
+    result = run("train", "--data", tmp_path / "pairs.npz", *flags)
+    assert result.returncode == 0
+    assert "are 0: it is treated as data without labels" in result.stderr
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert not metrics["labels"]
+    assert "map" not in metrics
+
+
+def test_hash_replaces_codes_and_nothing_else(trained, data, tmp_path):
+    copy = tmp_path / "pairs.npz"
+    copy.write_bytes(data.read_bytes())
+    for out in (copy, trained[0] / "model.keras"):
+        before = out.read_bytes()
+        result = run("hash", "--model", trained[0], "--data", copy, "--out", out)
+        assert result.returncode == 2
+        assert f"Received: {out}, which holds something else." in result.stderr
+        assert out.read_bytes() == before
+    for _ in range(2):
+        assert run("hash", "--model", trained[0], "--data", copy, "--out", tmp_path / "codes.npz").returncode == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cmimh_tf.files import write_json
+from cmimh_tf.files import remove_folder, write_json
 from cmimh_tf.training.run_folder import RunFolder
 
 
@@ -24,11 +24,22 @@ def test_another_run_is_refused_by_the_first_difference(folder):
         folder.claim({"config": {"seed": 1}, "data": {"fingerprint": "abc"}, "split": {"queries": 13}})
 
 
-def test_a_model_of_unknown_origin_is_refused(folder):
+@pytest.mark.parametrize("name", ["model.keras", "metrics.json", "history.csv", "checkpoints", "tensorboard"])
+def test_files_of_unknown_origin_are_neither_replaced_nor_deleted(folder, name):
     folder.config.unlink()
-    with pytest.raises(ValueError, match=r"holds a model without the configuration it belongs to"):
+    for path in folder.path.iterdir():
+        if path.name != name:
+            remove_folder(path) if path.is_dir() else path.unlink()
+    folder.clear()
+    with pytest.raises(ValueError, match=rf"Received: a folder that has {name} and no config\.json\."):
         folder.claim({"config": {"seed": 1}})
-    assert not folder.config.exists()
+    assert [path.name for path in folder.path.iterdir()] == [name]
+
+
+def test_a_claim_says_whether_the_folder_is_new(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    assert folder.claim({"config": {"seed": 0}})
+    assert not folder.claim({"config": {"seed": 0}})
 
 
 def test_clearing_deletes_the_run_and_nothing_else(folder):

@@ -167,3 +167,11 @@ def test_an_official_training_set_is_what_is_trained_on(tmp_path):
     searched = search.pool.ids.astype(int)
     assert sorted(searched[: search.num_train]) == np.flatnonzero(marks["is_train"]).tolist()
     assert sorted(searched) == np.flatnonzero(~marks["is_query"]).tolist()
+
+
+def test_too_few_pairs_for_the_folds_do_not_claim_the_folder(tmp_path, monkeypatch, capsys):
+    save_npz(tmp_path / "pairs.npz", make_synthetic(60, seed=0, image_dim=12, text_dim=8))
+    status, _, errors = run(tmp_path, monkeypatch, capsys, "--folds", "0", "--trials", "1")
+    assert status == 2
+    assert "`folds` must be at least 1" in errors
+    assert not [path for path in (tmp_path / "search").glob("*") if path.name != ".lock"]
