@@ -1,6 +1,7 @@
 """What the commands have in common: flags, data by name or path, quiet start-up, and errors as one sentence."""
 
 import argparse
+import dataclasses
 import errno
 import os
 import sys
@@ -98,6 +99,18 @@ def start_tensorflow() -> None:
             os.close(kept)
 
 
+def not_empty(text: str) -> str:
+    """The `type` of flags for an address or a name, such as --data: '' would stand for the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"must not be empty. Received: {text!r}.")
+    return text
+
+
+def path(text: str) -> Path:
+    """The `type` of flags for a file or a folder, such as --out."""
+    return Path(not_empty(text))
+
+
 def add_config_flags(parser: argparse.ArgumentParser) -> None:
     """Adds --preset, --bits, --epochs, --seed and --set."""
     parser.add_argument("--preset", choices=list(PRESETS), default="default", help="configuration to start from")
@@ -154,6 +167,8 @@ def check_data(name: str) -> None:
 def load_data(name: str, seed: int, large_data_folder: Path | None = None) -> "PairedData":
     """Paired data by name (`emoji`, `synthetic`), from an .npz file, or from other files that hold vectors.
 
+    Labels that are all 0 say nothing about any pair: they are left out, with a warning on standard error.
+
     Args:
         name: what --data got.
         seed: of the split; the words of `emoji` are those of its training part.
@@ -161,6 +176,16 @@ def load_data(name: str, seed: int, large_data_folder: Path | None = None) -> "P
             `cmimh_tf.stored_rows.IN_MEMORY_BYTES` are converted to files in this folder and read row by row; None loads
             them into memory.
     """
+    import numpy as np
+
+    data = _load(name, seed, large_data_folder)
+    if isinstance(data.labels, np.ndarray) and not data.labels.any():
+        print(f"warning: all labels of {name} are 0: it is treated as data without labels", file=sys.stderr)
+        return dataclasses.replace(data, labels=None, classes=None)
+    return data
+
+
+def _load(name: str, seed: int, large_data_folder: Path | None) -> "PairedData":
     if name == "emoji":
         from cmimh_tf.data.emoji import NUM_EMOJI, load_emoji
         from cmimh_tf.data.splits import make_splits

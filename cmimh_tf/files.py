@@ -114,6 +114,12 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     _sync(target.parent)
 
 
+def check_not_input(out: str | os.PathLike[str], given: str | os.PathLike[str]) -> None:
+    """Raises ValueError if an output would replace the file or folder that it is made from."""
+    if os.path.exists(out) and os.path.exists(given) and os.path.samefile(out, given):
+        raise ValueError(f"`out` must not be the input. Received: {os.fspath(out)}.")
+
+
 def remove_folder(path: str | os.PathLike[str]) -> None:
     """Deletes a folder with all it holds; a kill in the middle leaves no half of it under its name."""
     folder = Path(path)
@@ -200,9 +206,17 @@ def _plain(value: Any) -> Any:
 
 
 def _temporary_beside(target: Path, suffix: str = "") -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(target.parent)
     # A fixed short name, not one grown from the target's: that may already be as long as the file system allows.
     return target.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(8)}{suffix}"
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        file = next(path for path in (folder, *folder.parents) if path.exists() or path.is_symlink())
+        raise NotADirectoryError(f"{file} must be a folder to write to. Received: a file.") from error
 
 
 def _sync(path: Path) -> None:
@@ -228,8 +242,9 @@ def locked_folder(folder: Path, in_use: Callable[[str], Exception]) -> Iterator[
 
     Raises:
         Exception: that of `in_use`.
+        NotADirectoryError: if the path, or a folder above it, is a file.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_folder(folder)
     descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:

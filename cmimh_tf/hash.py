@@ -25,9 +25,13 @@ def main() -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="folder of a finished run")
-    parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
-    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the .npz to write")
+    parser.add_argument(
+        "--model", required=True, type=command_line.path, metavar="DIR", help="folder of a finished run"
+    )
+    parser.add_argument(
+        "--data", required=True, type=command_line.not_empty, metavar="FILE", help=command_line.DATA_HELP
+    )
+    parser.add_argument("--out", required=True, type=command_line.path, metavar="FILE", help="the .npz to write")
     command_line.run(hash_file, parser.parse_args())
 
 

@@ -38,29 +38,43 @@ def main() -> None:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="hash data into a new index")
-    build.add_argument("--model", metavar="MODEL", help="run folder, exported model, or folder of versions")
-    build.add_argument("--out", required=True, metavar="INDEX", help="where the new index goes")
+    build.add_argument(
+        "--model",
+        type=command_line.not_empty,
+        metavar="MODEL",
+        help="run folder, exported model, or folder of versions",
+    )
+    build.add_argument(
+        "--out", required=True, type=command_line.not_empty, metavar="INDEX", help="where the new index goes"
+    )
     build.add_argument("--keep-features", action="store_true", help="also store real-valued codes, to rank by them")
     _add_source_flags(build)
     _add_feature_flags(build)
     add = commands.add_parser("add", help="add items; an item with the same id is replaced")
-    add.add_argument("--index", required=True, metavar="INDEX", help="the index")
-    add.add_argument("--model", metavar="MODEL", help="the model of the index, if it has moved")
+    add.add_argument("--index", required=True, type=command_line.not_empty, metavar="INDEX", help="the index")
+    add.add_argument(
+        "--model", type=command_line.not_empty, metavar="MODEL", help="the model of the index, if it has moved"
+    )
     _add_source_flags(add)
     remove = commands.add_parser("remove", help="remove items")
-    remove.add_argument("--index", required=True, metavar="INDEX", help="the index")
+    remove.add_argument("--index", required=True, type=command_line.not_empty, metavar="INDEX", help="the index")
     chosen = remove.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--ids", nargs="+", metavar="ID", help="items by id")
     chosen.add_argument("--where", metavar="FILTER", help="items by a filter, such as \"split = 'old'\"")
     info = commands.add_parser("info", help="print what is in an index")
-    info.add_argument("--index", required=True, metavar="INDEX", help="the index")
+    info.add_argument("--index", required=True, type=command_line.not_empty, metavar="INDEX", help="the index")
     info.add_argument("--verify", action="store_true", help="check every row; exit code 1 if one is damaged")
     info.add_argument("--json", action="store_true", help="print JSON")
     rehash = commands.add_parser("rehash", help="replace all codes by those of another model, in one step")
-    rehash.add_argument("--index", required=True, metavar="INDEX", help="the index")
-    rehash.add_argument("--model", required=True, metavar="MODEL", help="the new model")
+    rehash.add_argument("--index", required=True, type=command_line.not_empty, metavar="INDEX", help="the index")
+    rehash.add_argument("--model", required=True, type=command_line.not_empty, metavar="MODEL", help="the new model")
     rehash.add_argument(
-        "--data", nargs="+", default=[], metavar="DATA", help="data to find the items in, if theirs has moved"
+        "--data",
+        nargs="+",
+        default=[],
+        type=command_line.not_empty,
+        metavar="DATA",
+        help="data to find the items in, if theirs has moved",
     )
     _add_feature_flags(rehash)
     arguments = parser.parse_args()
@@ -73,7 +87,7 @@ def main() -> None:
 
 
 def _add_source_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", metavar="DATA", help="pictures and captions, or vectors")
+    parser.add_argument("--data", type=command_line.not_empty, metavar="DATA", help="pictures and captions, or vectors")
     parser.add_argument("--codes", type=Path, metavar="FILE", help=_CODES_HELP)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -533,10 +532,11 @@ class CMIMH(keras.Model):
             **kwargs,
         )
 
-    def _checked_batch_size(self, batch_size: int | None) -> int:
+    def _checked_batch_size(self, batch_size: Any) -> int:
         if batch_size is None:
             return self.config.training.batch_size
-        if isinstance(batch_size, bool) or not isinstance(batch_size, numbers.Integral) or batch_size < 2:
+        is_integer = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool)
+        if not is_integer or batch_size < 2:
             raise ValueError(
                 "`batch_size` must be an integer of at least 2, since pairs are compared within a batch. Received: "
                 f"batch_size={batch_size!r}."

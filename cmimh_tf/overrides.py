@@ -3,10 +3,11 @@
 import dataclasses
 import difflib
 import json
-import numbers
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+import numpy as np
 
 from cmimh_tf.checksums import verify
 
@@ -104,8 +105,8 @@ def _converted(key: str, value: Any, expected: Any) -> Any:
     options = get_args(expected) if type(None) in get_args(expected) else (expected,)
     if value is None and type(None) in options:
         return None
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        value = int(value)  # NumPy's integers are no `int`.
+    if isinstance(value, np.integer):
+        value = int(value)
     if float in options and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     is_list = isinstance(value, list | tuple) and len(value) > 0

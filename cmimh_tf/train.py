@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cmimh_tf import command_line
@@ -33,8 +32,10 @@ def main() -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the run")
+    parser.add_argument(
+        "--data", required=True, type=command_line.not_empty, metavar="FILE", help=command_line.DATA_HELP
+    )
+    parser.add_argument("--out", required=True, type=command_line.path, metavar="DIR", help="folder of the run")
     command_line.add_config_flags(parser)
     command_line.add_split_flags(parser)
     parser.add_argument(

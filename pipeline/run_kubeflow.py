@@ -30,9 +30,19 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--data", required=True, metavar="PATH", help="path of the pairs in the containers, or the name of a data set"
+        "--data",
+        required=True,
+        type=command_line.not_empty,
+        metavar="PATH",
+        help="path of the pairs in the containers, or the name of a data set",
     )
-    parser.add_argument("--root", required=True, metavar="URI", help="folder for artifacts, such as gs://bucket/cmimh")
+    parser.add_argument(
+        "--root",
+        required=True,
+        type=command_line.not_empty,
+        metavar="URI",
+        help="folder for artifacts, such as gs://bucket/cmimh",
+    )
     parser.add_argument(
         "--serving", metavar="URI", help="folder to push models to (default: <root>/serving_model/cmimh)"
     )

@@ -84,12 +84,15 @@ def make_parser() -> argparse.ArgumentParser:
     data.add_argument("--dataset", choices=DATASETS, default="emoji", help="a data set by name (default: emoji)")
     data.add_argument(
         "--data",
+        type=command_line.not_empty,
         metavar="PATH",
         help="your own data: an .npz, a table of pictures and captions (.csv, .jsonl, .parquet), a folder, .tar "
         "shards, TFRecords, or tfds:NAME",
     )
     command_line.add_config_flags(parser)
-    parser.add_argument("--root", type=Path, metavar="DIR", help="folder of all runs (default: runs/pipeline/<data>)")
+    parser.add_argument(
+        "--root", type=command_line.path, metavar="DIR", help="folder of all runs (default: runs/pipeline/<data>)"
+    )
     command_line.add_split_flags(parser)
     parser.add_argument(
         "--pca",
@@ -226,7 +229,7 @@ def check_arguments(arguments: argparse.Namespace) -> tuple[CMIMHConfig, str, Pa
     if arguments.text_features != DEFAULT_TEXT_FEATURES:
         text_features_version(arguments.text_features)
     config = command_line.config_from_flags(arguments)
-    spec = absolute_spec(arguments.data) if arguments.data else arguments.dataset
+    spec = arguments.dataset if arguments.data is None else absolute_spec(arguments.data)
     return config, spec, open_records(spec)
 
 

@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,8 @@ class HashingClient:
         for name, value in {"timeout": timeout, "batch_rows": batch_rows}.items():
             if not value > 0:
                 raise ValueError(f"`{name}` must be positive. Received: {name}={value}.")
+        if retries < 0:
+            raise ValueError(f"`retries` must be at least 0. Received: retries={retries}.")
         self._retries, self._backoff, self._batch_rows = retries, backoff, batch_rows
         self._transport = connect(Endpoint(url, model, version, label, timeout, token, certificate))
 
@@ -153,6 +156,8 @@ def _row_bytes(vectors: np.ndarray) -> list[bytes]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints one line `code<TAB>input` per picture or text, or writes an .npz of codes."""
+    from cmimh_tf import command_line
+
     parser = argparse.ArgumentParser(
         prog="python -m serving.client", description="Hashes with a server.", epilog=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -167,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--retries", type=int, default=3, metavar="N", help="if the server is busy (%(default)s)")
     parser.add_argument("--token", default=os.environ.get("CMIMH_SERVING_TOKEN"), help="bearer token")
     parser.add_argument("--certificate", metavar="FILE", help="PEM of the authority that signed the certificate")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="output .npz for vectors")
+    parser.add_argument("--out", type=command_line.path, metavar="FILE", help="output .npz for vectors")
     flags = vars(parser.parse_args(arguments))
     what, inputs, out = flags.pop("what"), flags.pop("inputs"), flags.pop("out")
     if (what == "vectors") != (out is not None) or (what == "vectors" and len(inputs) != 1):
@@ -183,22 +188,44 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(client: HashingClient, what: str, inputs: Sequence[str], out: Path | None) -> Iterator[str]:
     if what == "vectors":
-        from cmimh_tf.files import write_npz
+        from cmimh_tf.files import check_not_input, write_npz
 
         assert out is not None
-        with np.load(inputs[0]) as arrays:
-            hashers: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-                "image": client.hash_images, "text": client.hash_texts,
-            }  # fmt: skip
-            codes = {f"{name}_codes": hasher(arrays[name]) for name, hasher in hashers.items() if name in arrays}
-        if not codes:
-            raise ValueError(f"{inputs[0]} must hold `image` or `text`. Received: neither.")
+        check_not_input(out, inputs[0])
+        hashers: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+            "image": client.hash_images, "text": client.hash_texts,
+        }  # fmt: skip
+        vectors = _read_vectors(inputs[0])
+        codes = {f"{name}_codes": hashers[name](array) for name, array in vectors.items()}
         write_npz(out, **codes)
         yield f"{', '.join(codes)}: {out}"
         return
     codes_of = client.hash_image_files if what == "image" else client.hash_captions
     for item, code in zip(inputs, codes_of(inputs), strict=True):
         yield f"{code.tobytes().hex()}\t{item}"
+
+
+def _read_vectors(path: str) -> dict[str, np.ndarray]:
+    """`image` and `text` of an .npz, as far as it has them."""
+    with open(path, "rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise ValueError(f"{path} must be an .npz file. Received: another kind of file.")
+    vectors = {}
+    with np.load(path, allow_pickle=False) as archive:
+        for name in ("image", "text"):
+            if name not in archive:
+                continue
+            try:
+                vectors[name] = archive[name]
+            except Exception as error:  # Damaged files raise errors of many kinds.
+                found = "Python objects" if "allow_pickle" in str(error) else f"a damaged array ({error})"
+                raise ValueError(f"{path}: `{name}` must be an array of numbers. Received: {found}.") from error
+            if vectors[name].dtype.kind not in "biuf":
+                found = f"dtype={vectors[name].dtype}"
+                raise ValueError(f"{path}: `{name}` must be an array of numbers. Received: {found}.")
+    if not vectors:
+        raise ValueError(f"{path} must hold `image` or `text`. Received: neither.")
+    return vectors
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from cmimh_tf import command_line
 
@@ -26,11 +25,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="folder of a finished run")
-    parser.add_argument("--model-base", required=True, type=Path, metavar="DIR", help="folder of the versions")
+    parser.add_argument(
+        "--model", required=True, type=command_line.path, metavar="DIR", help="folder of a finished run"
+    )
+    parser.add_argument(
+        "--model-base", required=True, type=command_line.path, metavar="DIR", help="folder of the versions"
+    )
     flags = parser.parse_args(arguments)
     if not (flags.model / "model.keras").is_file():
         parser.error(f"--model must be the folder of a finished run, with a model.keras. Received: {flags.model}.")
+    if flags.model_base.exists() and not flags.model_base.is_dir():
+        parser.error(f"--model-base must be a folder. Received: {flags.model_base}, a file.")
     command_line.run(push, flags)
 
 

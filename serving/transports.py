@@ -103,7 +103,12 @@ class _RestTransport:
         self._address = f"{endpoint.url.rstrip('/')}/v1/models/{quote(endpoint.model, safe='')}{choice}:predict"
         verify: Any = True
         if endpoint.certificate is not None:
-            verify = ssl.create_default_context(cafile=os.fspath(endpoint.certificate))
+            # Here, and not by `ssl`, a missing file is named.
+            Path(endpoint.certificate).open("rb").close()
+            try:
+                verify = ssl.create_default_context(cafile=os.fspath(endpoint.certificate))
+            except ssl.SSLError as error:
+                raise ValueError(f"`certificate` must be a PEM file. Received: {endpoint.certificate}.") from error
         # Proxies from the environment are for web sites, not for this server.
         self._client = httpx.Client(timeout=endpoint.timeout, verify=verify, headers=endpoint.headers, trust_env=False)
 

@@ -70,6 +70,8 @@ class WebSettings:
             )
         if self.token is not None and not self.token:
             raise ValueError("`token` must not be empty. Received: ''.")
+        if self.tls_certificate is not None and self.tls_key is not None:
+            _check_tls(self.tls_certificate, self.tls_key)
         self.check_at_least(1, "max_body_bytes", "max_connections")
         self.check_at_least(0, "shutdown_delay")
         for name in ("request_timeout", "shutdown_timeout"):
@@ -81,6 +83,22 @@ class WebSettings:
         for name in names:
             if not getattr(self, name) >= minimum:
                 raise ValueError(f"`{name}` must be at least {minimum}. Received: {name}={getattr(self, name)}.")
+
+
+def _check_tls(certificate: Path, key: Path) -> None:
+    import ssl
+
+    for file in (certificate, key):
+        # Here, and not by `ssl`, a missing file is named.
+        file.open("rb").close()
+    try:
+        # With a password, `ssl` does not ask for one if the key is encrypted.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        raise ValueError(
+            "`tls_certificate` and `tls_key` must be PEM files of a certificate and its key, without a password. "
+            f"Received: tls_certificate={certificate}, tls_key={key} ({error.reason or error})."
+        ) from error
 
 
 def add_web_flags(parser: argparse.ArgumentParser) -> None:

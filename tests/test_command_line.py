@@ -1,8 +1,10 @@
 """What the commands have in common: flags to configurations, and errors as one sentence."""
 
 import argparse
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -78,6 +80,73 @@ def test_bad_arguments_are_rejected_before_tensorflow_is_imported(words, message
     assert "Traceback" not in found.stderr
     assert found.stdout.strip() == "False"
     assert found.returncode != 0
+
+
+def test_paths_must_not_be_empty(capsys):
+    parser = argparse.ArgumentParser(prog="x")
+    parser.add_argument("--data", type=command_line.not_empty)
+    parser.add_argument("--out", type=command_line.path)
+    given = parser.parse_args(["--data", "emoji", "--out", "runs/mine"])
+    assert (given.data, given.out) == ("emoji", Path("runs/mine"))
+    for flag in ("--data", "--out"):
+        with pytest.raises(SystemExit, match="2"):
+            parser.parse_args([flag, ""])
+        assert capsys.readouterr().err.endswith(f"error: argument {flag}: must not be empty. Received: ''.\n")
+    with pytest.raises(ValueError, match=r"`data` must be a path or a name\. Received: ''\."):
+        command_line.check_data("")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["pipeline.run_local", "--data", ""],
+        ["pipeline.run_local", "--root", ""],
+        ["pipeline.run_kubeflow", "--root", "", "--data", "emoji", "--image", "x"],
+        ["serving.push", "--model-base", "", "--model", "."],
+        ["serving.push", "--model", "", "--model-base", "x"],
+        ["serving.server.__main__", "--model-base", ""],
+        ["serving.search.__main__", "--index", ""],
+        ["serving.search.__main__", "--model-base", "", "--index", "x"],
+        ["serving.client", "--out", "", "vectors", "a.npz"],
+        ["cmimh_tf.features.__main__", "--out", "", "--data", "emoji"],
+        ["cmimh_tf.features.__main__", "--data", "", "--out", "x"],
+        ["cmimh_tf.train", "--data", "", "--out", "x"],
+        ["cmimh_tf.train", "--out", "", "--data", "emoji"],
+        ["cmimh_tf.hash", "--out", "", "--data", "emoji", "--model", "x"],
+        ["tuner.search", "--out", "", "--data", "emoji"],
+        ["cmimh_tf.evaluate", "--model", "", "--data", "emoji"],
+        ["cmimh_tf.evaluate", "--data", "", "--model", "x"],
+        ["cmimh_tf.baselines.__main__", "--data", ""],
+        ["cmimh_tf.experiments.__main__", "--data", "", "main"],
+        ["cmimh_tf.experiments.__main__", "--out", "", "--data", "emoji", "main"],
+        ["cmimh_tf.index", "build", "--out", "", "--codes", "x"],
+        ["cmimh_tf.index", "build", "--model", "", "--data", "emoji", "--out", "x"],
+        ["cmimh_tf.index", "add", "--index", "", "--data", "emoji"],
+        ["cmimh_tf.index", "add", "--data", "", "--index", "x"],
+        ["cmimh_tf.index", "rehash", "--model", "", "--index", "x"],
+        ["cmimh_tf.search.__main__", "--index", "", "--id", "1"],
+        ["cmimh_tf.spark.__main__", "hash", "--data", "", "--model", "x", "--out", "x"],
+        ["cmimh_tf.spark.__main__", "hash", "--out", "", "--data", "x", "--model", "x"],
+        ["cmimh_tf.spark.__main__", "load", "--index", "", "--codes", "x"],
+        ["cmimh_tf.data.__main__", "check", "--model", "", "emoji"],
+    ],
+    ids=" ".join,
+)
+def test_commands_refuse_empty_paths(words, capsys, monkeypatch, tmp_path):
+    def fail(*_, **__):
+        pytest.fail("the command ran")
+
+    name, *flags = words
+    module = importlib.import_module(name)
+    monkeypatch.setattr(command_line, "run", fail)
+    monkeypatch.setattr(module, "run_service", fail, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [name, *flags])
+    with pytest.raises(SystemExit, match="2"):
+        module.main()
+    flag = flags[flags.index("") - 1]
+    assert f"error: argument {flag}: must not be empty. Received: ''." in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_cmimh_lists_its_commands_and_names_itself_in_usage(capsys, monkeypatch):

@@ -113,7 +113,9 @@ def test_bad_set_arguments(tmp_path):
 
 
 def test_unknown_preset():
-    with pytest.raises(ValueError, match="`preset` must be one of default, mirflickr25k, nuswide, mscoco, mscoco_averaged, smoke"):
+    with pytest.raises(
+        ValueError, match="`preset` must be one of default, mirflickr25k, nuswide, mscoco, mscoco_averaged, smoke"
+    ):
         get_preset("coco")
 
 

@@ -10,6 +10,7 @@ import pytest
 from cmimh_tf.files import (
     atomic_folder,
     atomic_write,
+    check_not_input,
     files_fingerprint,
     locked_folder,
     remove_folder,
@@ -159,6 +160,29 @@ def test_a_locked_folder_names_the_process_that_holds_it(tmp_path: Path) -> None
             pass
     with locked_folder(folder, RuntimeError):
         pass
+
+
+@pytest.mark.parametrize("below", ["", "a", "a/b"])
+def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path, below: str) -> None:
+    file = tmp_path / "afile"
+    file.write_text("mine")
+    message = f"^{file} must be a folder to write to. Received: a file.$"
+    with pytest.raises(NotADirectoryError, match=message), locked_folder(file / below, RuntimeError):
+        pass
+    with pytest.raises(NotADirectoryError, match=message):
+        write_text(file / below / "new", "1")
+    assert file.read_text() == "mine"
+
+
+def test_an_output_must_not_be_its_input(tmp_path: Path) -> None:
+    file, link = tmp_path / "a", tmp_path / "b"
+    file.write_text("mine")
+    link.symlink_to(file)
+    for out in (file, link):
+        with pytest.raises(ValueError, match=f"`out` must not be the input. Received: {out}."):
+            check_not_input(out, file)
+    check_not_input(tmp_path / "c", file)
+    check_not_input(file, "emoji")
 
 
 def test_a_fingerprint_changes_with_contents_names_sizes_and_times(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from cmimh_tf import command_line
@@ -44,8 +43,10 @@ def main() -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the search")
+    parser.add_argument(
+        "--data", required=True, type=command_line.not_empty, metavar="FILE", help=command_line.DATA_HELP
+    )
+    parser.add_argument("--out", required=True, type=command_line.path, metavar="DIR", help="folder of the search")
     command_line.add_config_flags(parser)
     parser.add_argument("--trials", type=int, default=20, metavar="N", help="number of trials (default: 20)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="number of processes (default: 1)")

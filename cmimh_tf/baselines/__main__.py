@@ -36,7 +36,9 @@ def main() -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
+    parser.add_argument(
+        "--data", required=True, type=command_line.not_empty, metavar="FILE", help=command_line.DATA_HELP
+    )
     parser.add_argument("--bits", type=int, default=32, metavar="L", help="code length, a multiple of 8")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of split, methods and tie order")
     parser.add_argument(

@@ -41,7 +41,7 @@ def main() -> None:
     check.add_argument("path", metavar="PATH", help="a path or a name, see below")
     check.add_argument(
         "--model",
-        type=Path,
+        type=command_line.path,
         metavar="MODEL",
         help="also compare the data with those of a model's training: a run folder or an exported model",
     )

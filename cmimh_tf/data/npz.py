@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import shutil
 import tempfile
@@ -25,6 +26,7 @@ _REQUIRED_KEYS = ("image", "text")
 # The arrays that `records_to_npz` writes row by row.
 _STREAMED = ("image", "text", "labels")
 _COPY_BYTES = 1 << 20
+_MADE_FROM = "made_from"
 
 
 def load_npz(path: str | os.PathLike[str]) -> PairedData:
@@ -115,7 +117,7 @@ def save_npz(path: str | os.PathLike[str], data: PairedData) -> None:
     write_npz(path, **{key: array for key, array in arrays.items() if array is not None})
 
 
-def records_to_npz(reader: PairReader, path: Path) -> None:
+def records_to_npz(reader: PairReader, path: Path, made_from: Mapping[str, Any] | None = None) -> None:
     """Writes the vectors of a source to an `.npz` without holding all of them in memory.
 
     `load_npz` of the file equals `load_vectors` of the reader. Rows are collected in unnamed temporary files, one per
@@ -124,6 +126,7 @@ def records_to_npz(reader: PairReader, path: Path) -> None:
     Args:
         reader: a source of vectors.
         path: the `.npz` to write; it appears only when it is complete.
+        made_from: what determines the vectors, as values for JSON; `read_made_from` finds it in the file.
 
     Raises:
         DataError: naming the first record that has no vector, or a vector of another width.
@@ -140,6 +143,8 @@ def records_to_npz(reader: PairReader, path: Path) -> None:
         strings, widths = _write_rows(reader, rows)
         whole: dict[str, Any] = dict(strings)
         whole["is_query"], whole["is_train"] = index.official_masks()
+        if made_from is not None:
+            whole[_MADE_FROM] = np.array(json.dumps(made_from))
         if index.classes and "labels" in widths:
             whole["classes"] = np.array(index.classes)
         with atomic_write(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -150,6 +155,17 @@ def records_to_npz(reader: PairReader, path: Path) -> None:
                 if array is not None:
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                         np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+
+
+def read_made_from(path: Path) -> dict[str, Any]:
+    """The `made_from` of a file that `records_to_npz` wrote; {} for any other file."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            found = json.loads(str(archive[_MADE_FROM]))
+    # Other files raise errors of many kinds.
+    except Exception:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def similar_names(wanted: str, names: Iterable[str]) -> str:

@@ -49,6 +49,7 @@ def open_records(spec: str) -> PairReader:
         FileNotFoundError: if the path does not exist.
         ValueError: if the name or the kind of file is unknown.
     """
+    _check_given(spec)
     if spec == "emoji":
         return EmojiReader()
     if spec == "synthetic":
@@ -80,9 +81,16 @@ def check_exists(spec: str) -> None:
 
     Raises:
         FileNotFoundError: with similar names in the same folder.
+        ValueError: if it is empty.
     """
+    _check_given(spec)
     if not is_name(spec) and not Path(spec).is_dir():
         _find_files(spec)
+
+
+def _check_given(spec: str) -> None:
+    if not spec:
+        raise ValueError("`data` must be a path or a name. Received: ''.")
 
 
 def _open_folder(folder: Path) -> PairReader:

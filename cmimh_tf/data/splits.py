@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -207,21 +207,23 @@ def check_mark(mark: object, place: str) -> None:
         raise DataError(f"{place}: `split` must be train, database or query. Received: {mark!r}.")
 
 
-def repeated_ids(ids: Sequence[str], places: Sequence[str]) -> list[DataError]:
+def repeated_ids(ids: Sequence[str], places: Sequence[str], pictures: Container[str] = ()) -> list[DataError]:
     """One error for each record whose id occurred before.
 
     Args:
         ids: the ids of all records.
         places: the location of each record for error messages, such as "pairs.csv, line 3".
+        pictures: the ids that are paths of pictures, because the data have no others.
     """
     seen: dict[str, int] = {}
     errors = []
     for row, item_id in enumerate(ids):
         if item_id in seen:
+            cure = " It is the picture's path: to give other ids, add a column `id`." if item_id in pictures else ""
             errors.append(
                 DataError(
                     f"{places[row]}: ids must not repeat, or a query would also be in the database. Received: "
-                    f"{item_id!r}, as in {places[seen[item_id]]}."
+                    f"{item_id!r}, as in {places[seen[item_id]]}.{cure}"
                 )
             )
         else:

@@ -60,6 +60,11 @@ BASE_PRESETS = {
 }
 
 
+def compares_methods(name: str) -> bool:
+    """Whether an experiment compares methods that the user may choose."""
+    return EXPERIMENTS[name][0].startswith("comparisons.")
+
+
 def make_experiment(name: str, options: "Options") -> "Experiment":
     """Builds an experiment.
 

@@ -36,9 +36,14 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", choices=list(EXPERIMENTS), metavar="NAME", help="the experiment, see below")
-    parser.add_argument("--data", required=True, metavar="FILE", help=command_line.DATA_HELP)
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder of results (default: runs/experiments/<name of the data>)"
+        "--data", required=True, type=command_line.not_empty, metavar="FILE", help=command_line.DATA_HELP
+    )
+    parser.add_argument(
+        "--out",
+        type=command_line.path,
+        metavar="DIR",
+        help="folder of results (default: runs/experiments/<name of the data>)",
     )
     parser.add_argument("--bits", type=int, nargs="+", metavar="L", help="code lengths (default: the experiment's)")
     parser.add_argument("--seeds", type=int, metavar="N", help="number of seeds (default: 3, or 1 if --quick)")
@@ -72,7 +77,7 @@ def run_experiment(arguments: argparse.Namespace) -> int:
     Returns:
         0, or 1 if a cell failed.
     """
-    from cmimh_tf.experiments import make_experiment
+    from cmimh_tf.experiments import compares_methods, make_experiment
     from cmimh_tf.experiments.options import Options, check_choices, inspect_data
 
     if arguments.jobs is not None and arguments.jobs < 1:
@@ -83,6 +88,10 @@ def run_experiment(arguments: argparse.Namespace) -> int:
     config = command_line.config_from_flags(flags)
     choices = arguments.bits, arguments.seeds, arguments.methods, arguments.queries, arguments.train_pairs
     check_choices(*choices)
+    if arguments.methods is not None and not compares_methods(arguments.name):
+        raise ValueError(
+            f"`--methods` must be used with an experiment that compares methods. Received: {arguments.name}."
+        )
     data = inspect_data(arguments.data)
     options = Options(data, config, *choices, arguments.quick, arguments.rerank, arguments.first_seed)
     experiment = make_experiment(arguments.name, options)

@@ -269,15 +269,20 @@ def _validation_split(options: Options) -> SplitSetting:
 
 
 def _about(options: Options, split: SplitSetting, readings: Mapping[str, Mapping[str, Any]]) -> str:
-    described = "; ".join(
-        f"{name}: {', '.join(f'{key} = {value}' for key, value in changes.items()) or 'as configured'}"
-        for name, changes in readings.items()
-    )
+    first, *others = readings
+    described = f"{first}: {_settings(readings[first])}"
+    for name in others:
+        different = {key: value for key, value in readings[name].items() if readings[first].get(key) != value}
+        described += f"; {name}: {_settings(different)}"
     loss = options.base.loss
     return (
         f"The paper's claims under several readings of what it leaves open, on {split.num_validation:,} validation "
         f"pairs of the database; the queries are not used. λ1 to λ4 are {loss.mutual_information_weight:g}, "
         f"{loss.modality_gap_weight:g}, {loss.independence_weight:g} and {loss.balance_weight:g}, "
         f"{options.base.training.epochs} epochs, hidden layers of {options.base.network.hidden_units[0]}. "
-        f"Readings: {described}. The paper's figures are those of {_PAPER_DATA_SET}."
+        f"Readings, as differences from the first: {described}. The paper's figures are those of {_PAPER_DATA_SET}."
     )
+
+
+def _settings(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key.partition('.')[2]} = {value}" for key, value in values.items())

@@ -3,12 +3,12 @@
 import argparse
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 from cmimh_tf import command_line
 from cmimh_tf.data.sources import check_exists, open_records
 from cmimh_tf.features.featurize import PAIRS_PER_SHARD, check_features, featurize
 from cmimh_tf.features.registry import DEFAULT_IMAGE_FEATURES, DEFAULT_TEXT_FEATURES
+from cmimh_tf.files import check_not_input
 
 _EPILOG = """\
 examples:
@@ -32,9 +32,19 @@ def main() -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", required=True, metavar="PATH", help="pictures and captions: .csv, .jsonl, a folder")
     parser.add_argument(
-        "--out", required=True, type=Path, metavar="PATH", help="a folder for TFRecord shards, or an .npz file"
+        "--data",
+        required=True,
+        type=command_line.not_empty,
+        metavar="PATH",
+        help="pictures and captions: .csv, .jsonl, a folder",
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        type=command_line.path,
+        metavar="PATH",
+        help="a folder for TFRecord shards, or an .npz file",
     )
     parser.add_argument("--image-features", default=DEFAULT_IMAGE_FEATURES, metavar="NAME", help="default: %(default)s")
     parser.add_argument("--text-features", default=DEFAULT_TEXT_FEATURES, metavar="NAME", help="default: %(default)s")
@@ -45,7 +55,7 @@ def main() -> None:
         metavar="N",
         help="approximate size of a shard (default: %(default)s)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="remove shards of other data or features from --out")
+    parser.add_argument("--overwrite", action="store_true", help="replace what is in --out of other data or features")
     arguments = parser.parse_args()
     # Before `run` imports TensorFlow, which takes seconds.
     try:
@@ -58,6 +68,7 @@ def main() -> None:
 
 def _check(arguments: argparse.Namespace) -> None:
     check_exists(arguments.data)
+    check_not_input(arguments.out, arguments.data)
     if arguments.pairs_per_shard < 1:
         raise ValueError(f"`pairs_per_shard` must be at least 1. Received: {arguments.pairs_per_shard}.")
     # A missing package is no error yet: the data may have vectors.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cmimh_tf.data.npz import records_to_npz
+from cmimh_tf.data.npz import read_made_from, records_to_npz
 from cmimh_tf.data.pairs import DataError
 from cmimh_tf.data.readers.tfrecord import make_example
 from cmimh_tf.data.records import PairReader, PairRecord, RecordIndex
@@ -68,20 +68,25 @@ def featurize(
         out: a folder for shards and pairs.json; or an .npz, whose shards are in `<out>.shards` until it is complete.
         image_features, text_features: names from `cmimh_tf.features.registry`.
         pairs_per_shard: approximate size of a shard. A killed run loses at most one shard.
-        overwrite: remove shards of other data or features from the folder.
+        overwrite: remove shards of other data or features from the folder, or replace an .npz of other data.
 
     Returns:
         The number of pairs.
 
     Raises:
         DataError: naming the record with an error.
-        ValueError: if the features have to be fitted, or the folder holds something else.
+        ValueError: if the features have to be fitted, or the folder or the .npz holds something else.
     """
     index = reader.index()
     featurizer = make_featurizer(reader, image_features, text_features)
     portions = plan_shards(index, pairs_per_shard)
     identity = featurizer.identity(reader, pairs_per_shard)
     to_npz = out.suffix.lower() == ".npz"
+    if to_npz and out.exists() and not overwrite and read_made_from(out).get("data") != identity["data"]:
+        raise ValueError(
+            f"`out` must be a new file, or one that this command made from the same data. Received: {out}. Use "
+            "--overwrite to replace it."
+        )
     folder = ShardFolder(out.with_name(f"{out.name}.shards") if to_npz else out)
     with folder.claimed(identity, overwrite=overwrite or to_npz):
         _write_shards(ShardWriter(reader, folder.path, featurizer), folder, portions)
@@ -90,7 +95,7 @@ def featurize(
         widths = next(first.read(*first.survey().blocks[0])).widths()
         folder.complete(identity, describe_pairs(index, portions, identity, widths))
     if to_npz:
-        records_to_npz(open_records(str(folder.path)), out)
+        records_to_npz(open_records(str(folder.path)), out, identity)
         remove_folder(folder.path)
     return int(index.is_used().sum())
 

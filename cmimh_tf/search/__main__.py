@@ -37,8 +37,16 @@ def main() -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--index", required=True, metavar="INDEX", help="a folder, postgresql://... or milvus://...")
-    parser.add_argument("--model", metavar="MODEL", help="the model of the index, if it has moved")
+    parser.add_argument(
+        "--index",
+        required=True,
+        type=command_line.not_empty,
+        metavar="INDEX",
+        help="a folder, postgresql://... or milvus://...",
+    )
+    parser.add_argument(
+        "--model", type=command_line.not_empty, metavar="MODEL", help="the model of the index, if it has moved"
+    )
     parser.add_argument("--text", nargs="+", action="extend", default=[], metavar="TEXT", help="search with texts")
     parser.add_argument("--image", nargs="+", action="extend", default=[], metavar="FILE", help="search with pictures")
     parser.add_argument("--id", nargs="+", action="extend", default=[], metavar="ID", help="search with items")

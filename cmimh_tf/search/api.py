@@ -132,8 +132,10 @@ class Index:
         Raises:
             FilterError: if the filter cannot be parsed or names an unknown column.
             ModelMismatch: if the model is not the one that made the index.
+            TypeError: for one string instead of a list.
             UnknownItem: for an id that is not in the index.
         """
+        _check_lists(texts=texts, images=images, ids=ids)
         queries = [Query("text", one) for one in (*([] if text is None else [text]), *texts)]
         queries += [Query("image", one) for one in (*([] if image is None else [image]), *images)]
         queries += [Query("id", check_id(one)) for one in (*([] if id is None else [id]), *ids)]
@@ -209,6 +211,7 @@ class Index:
 
     def get(self, ids: Sequence[str | int]) -> list[Item | None]:
         """What is stored about items, by their ids; None for those that are not there."""
+        _check_lists(ids=ids)
         with self.engine.view() as view:
             rows = view.rows_of([check_id(name) for name in ids])
             found = iter(_items(view, rows[rows >= 0]))
@@ -216,6 +219,7 @@ class Index:
 
     def check_ids(self, ids: Sequence[str | int]) -> None:
         """Raises UnknownItem for an id that is not in the index."""
+        _check_lists(ids=ids)
         with self.engine.view() as view:
             stored_queries(view, [Query("id", check_id(name)) for name in ids])
 
@@ -326,6 +330,7 @@ class Index:
 
         Ids that are not in the index are passed over.
         """
+        _check_lists(ids=ids)
         if bool(len(ids)) == (where is not None):
             raise ValueError("`remove` must get either `ids` or `where`.")
         names = [check_id(name) for name in ids]
@@ -485,6 +490,13 @@ def create_index(
         raise ValueError("`code_length` must be given, or `model`. Received: neither.")
     create_engine(str(address), Header(check_code_length(code_length), stamp, keep_features))
     return Index(open_engine(str(address), **options), model)
+
+
+def _check_lists(**lists: Any) -> None:
+    """Raises TypeError for a string, whose characters would be taken for the items of a list."""
+    for name, values in lists.items():
+        if isinstance(values, str | bytes):
+            raise TypeError(f"`{name}` must be a list. Received: {name}={values[:60]!r}.")
 
 
 def _items(view: View, rows: np.ndarray) -> list[Item]:

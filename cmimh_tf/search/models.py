@@ -249,28 +249,36 @@ class HashingModel:
             rows = [row for row, vector in enumerate(is_vector) if vector == kind]
             for start in range(0, len(rows), at_once):
                 part = rows[start : start + at_once]
-                bits[part], logits[part] = encode(side, [inputs[row] for row in part])
+                bits[part], logits[part] = encode(side, [inputs[row] for row in part], part)
         if not np.isfinite(logits).all():
             raise ValueError(f"`{side}` must be finite. Received: NaN or infinite values.")
         return pack_bits(bits), logits
 
-    def _encode_vectors(self, side: str, vectors: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def _encode_vectors(
+        self, side: str, vectors: Sequence[np.ndarray], rows: Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
         width = self.description.widths[side]
         for vector in vectors:
             if vector.shape != (width,):
                 raise ValueError(
                     f"`{side}` must be vectors of width {width}, which the model takes. Received: shape {vector.shape}."
                 )
-        return self._encoders[side](np.stack(vectors).astype(np.float32))
+        matrix = np.stack(vectors).astype(np.float32)
+        # The networks may turn NaN into a number.
+        finite = np.isfinite(matrix).all(axis=1)
+        if not finite.all():
+            row = rows[int(np.argmin(finite))]
+            raise ValueError(f"`{side}` must be finite. Received: NaN or infinite values in row {row}.")
+        return self._encoders[side](matrix)
 
-    def _encode_raw(self, side: str, inputs: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    def _encode_raw(self, side: str, inputs: Sequence[Any], rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         if side in self._raw_encoders:
             return self._raw_encoders[side](inputs)
         self.description.check_raw([side])
         with self._lock:
             if side not in self._features:
                 self._features[side] = self._make_features(side)
-        return self._encode_vectors(side, list(self._features[side](inputs)))
+        return self._encode_vectors(side, list(self._features[side](inputs)), rows)
 
     def _make_features(self, side: str) -> Callable[[Sequence[Any]], np.ndarray]:
         name = getattr(self.stamp, f"{side}_features")

@@ -35,7 +35,13 @@ def main() -> None:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     features = commands.add_parser("features", help="pictures and captions to vectors")
-    features.add_argument("--data", required=True, metavar="PATH", help="pictures and captions: .csv, .jsonl, a folder")
+    features.add_argument(
+        "--data",
+        required=True,
+        type=command_line.not_empty,
+        metavar="PATH",
+        help="pictures and captions: .csv, .jsonl, a folder",
+    )
     features.add_argument(
         "--image-features", default=DEFAULT_IMAGE_FEATURES, metavar="NAME", help="default: %(default)s"
     )
@@ -51,10 +57,18 @@ def main() -> None:
     _add_cluster_flags(features)
     hashing = commands.add_parser("hash", help="vectors to codes")
     hashing.add_argument(
-        "--model", required=True, metavar="MODEL", help="run folder, exported model, or folder of versions"
+        "--model",
+        required=True,
+        type=command_line.not_empty,
+        metavar="MODEL",
+        help="run folder, exported model, or folder of versions",
     )
     hashing.add_argument(
-        "--data", required=True, metavar="PATH", help="what `features` wrote, or another source of vectors"
+        "--data",
+        required=True,
+        type=command_line.not_empty,
+        metavar="PATH",
+        help="what `features` wrote, or another source of vectors",
     )
     hashing.add_argument(
         "--pairs-per-part",
@@ -69,6 +83,7 @@ def main() -> None:
     load.add_argument(
         "--index",
         required=True,
+        type=command_line.not_empty,
         metavar="INDEX",
         help="postgresql://user@host/database?table=NAME, milvus://host:19530/NAME, or a folder; made if it is missing",
     )
@@ -78,7 +93,9 @@ def main() -> None:
 
 
 def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder of Parquet files to write")
+    parser.add_argument(
+        "--out", required=True, type=command_line.path, metavar="DIR", help="the folder of Parquet files to write"
+    )
     parser.add_argument("--overwrite", action="store_true", help="remove files of other data or networks from --out")
     parser.add_argument(
         "--master",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cmimh_tf import command_line
 from serving.web_server import WebSettings, add_web_flags, web_flags
 
 _EPILOG = """\
@@ -82,9 +83,17 @@ def parse_flags(arguments: Sequence[str] | None = None) -> SearchSettings:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add, default = parser.add_argument, SearchSettings
-    add("--index", required=True, metavar="INDEX", help="an index, a folder of numbered versions, or postgresql://…")
+    add(
+        "--index",
+        required=True,
+        type=command_line.not_empty,
+        metavar="INDEX",
+        help="an index, a folder of numbered versions, or postgresql://…",
+    )
     models = parser.add_mutually_exclusive_group()
-    models.add_argument("--model-base", type=Path, metavar="DIR", help="exported model (default: the index's own)")
+    models.add_argument(
+        "--model-base", type=command_line.path, metavar="DIR", help="exported model (default: the index's own)"
+    )
     models.add_argument("--serving", metavar="URL", help="model server that hashes queries, such as grpc://host:8500")
     add("--model-name", default=default.model_name, metavar="NAME", help="name on the model server (%(default)s)")
     add("--port", type=int, default=default.port, metavar="PORT", help="0 chooses a free port (%(default)s)")

@@ -47,8 +47,11 @@ async def running_server(settings: Settings) -> AsyncIterator[Addresses]:
         stack.push_async_callback(asyncio.to_thread, service.close)
         app = make_rest_app(service)
         grpc_server = None if settings.grpc_port is None else make_grpc_server(service, app)
-        grpc_port = None if grpc_server is None else await _start(grpc_server, settings)
         also_stop = [] if grpc_server is None else [partial(grpc_server.stop, settings.shutdown_timeout)]
+        for stop in also_stop:
+            # If REST cannot start, a running gRPC server would keep the process alive. A second stop does nothing.
+            stack.push_async_callback(stop)
+        grpc_port = None if grpc_server is None else await _start(grpc_server, settings)
         await stack.enter_async_context(serving(app, listener, also_stop))
         addresses = Addresses(rest_port, grpc_port)
         logger.info("listening", extra={"host": settings.host, **vars(addresses)})

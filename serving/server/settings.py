@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cmimh_tf import command_line
 from serving.web_server import WebSettings, add_web_flags, web_flags
 
 _EPILOG = """\
@@ -56,6 +57,11 @@ class Settings(WebSettings):
                 "`model_base` or `model_config_file` must be given, one of them. "
                 f"Received: model_base={self.model_base}, model_config_file={self.model_config_file}."
             )
+        if self.rest_port and self.rest_port == self.grpc_port:
+            raise ValueError(
+                f"`rest_port` and `grpc_port` must differ. Received: rest_port={self.rest_port}, "
+                f"grpc_port={self.grpc_port}."
+            )
         self.check_at_least(1, "max_batch_size", "max_enqueued_rows", "max_rows")
         self.check_at_least(0, "batch_timeout", "num_batch_threads", "threads_per_batch")
         if not self.poll_seconds > 0:
@@ -71,7 +77,7 @@ def parse_flags(arguments: Sequence[str] | None = None) -> Settings:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add, default = parser.add_argument, Settings
-    add("--model-base", type=Path, metavar="DIR", help="folder with one numbered folder per version")
+    add("--model-base", type=command_line.path, metavar="DIR", help="folder with one numbered folder per version")
     add("--model-name", default=default.model_name, metavar="NAME", help="name of the model (%(default)s)")
     add("--model-config-file", type=Path, metavar="FILE", help="models.config, instead of --model-base")
     add("--poll-seconds", type=float, default=default.poll_seconds, metavar="S",

@@ -99,6 +99,20 @@ def test_bad_row_of_a_csv_is_named(tmp_path, row, message):
         read_all(source)
 
 
+def test_repeated_ids_that_the_user_did_not_give_are_explained(tmp_path):
+    for name in "ab":
+        write_picture(tmp_path / f"{name}.png")
+    cure = " It is the picture's path: to give other ids, add a column `id`."
+    source = open_records(str(write_table(tmp_path, ["a.png,A cat", "a.png,A dog"], "image,text")))
+    with pytest.raises(DataError, match=rf"line 3: ids must not repeat.*'a.png', as in .*line 2\.{cure}$"):
+        source.index()
+    source = open_records(str(write_table(tmp_path, ["a.png,A cat,x", "b.png,A dog,x"], "image,text,id")))
+    with pytest.raises(DataError, match=r"line 3: ids must not repeat.*'x', as in .*line 2\.$"):
+        source.index()
+    source = open_records(str(write_table(tmp_path, ["a.png,A cat,x", "a.png,A dog,y"], "image,text,id")))
+    assert source.index().ids == ["x", "y"]
+
+
 def test_csv_without_a_column_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"must have a column `text`. Received: columns image, words"):
         open_records(str(write_table(tmp_path, ["a.png,x"], "image,words"))).index()

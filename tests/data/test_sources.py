@@ -60,6 +60,14 @@ def test_missing_path_comes_with_similar_names(tmp_path, monkeypatch, spec, mess
             ask(spec)
 
 
+@pytest.mark.parametrize("ask", [check_exists, open_records])
+def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch, ask):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.csv").write_text("image,text\n")
+    with pytest.raises(ValueError, match=r"`data` must be a path or a name\. Received: ''\."):
+        ask("")
+
+
 def test_existing_paths_and_names_pass(tmp_path):
     (tmp_path / "a.csv").touch()
     for spec in (

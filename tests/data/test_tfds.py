@@ -54,6 +54,19 @@ def test_unknown_setting_is_refused(tmp_path):
         TfdsReader.open("nuswide/all", str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("name", "similar"),
+    [("nothing", ""), ("coco_captionz", " Did you mean coco_captions"), ("mscocoo/x", "Did you mean mscoco")],
+)
+def test_an_unknown_name_comes_with_similar_names_only(name, similar):
+    with pytest.raises(ValueError, match=rf"`tfds:{name}` must name a TFDS data set\. Received: '\w+'\.") as caught:
+        TfdsReader.open(name)
+    message = str(caught.value)
+    assert similar in message
+    assert "\n" not in message
+    assert len(message) < 300
+
+
 def test_roles_of_foreign_features():
     import tensorflow_datasets as tfds
 

@@ -45,6 +45,14 @@ FLAGS = {
         ({"name": "training-size", "train_pairs": 50}, "`num_train` must not be given: training-size sets it itself"),
         ({"name": "ablation", "rerank": "asymmetric"}, "`--rerank asymmetric` must be used with .* Received: ablation"),
         ({"methods": ["CVH"], "rerank": "asymmetric"}, "`--rerank asymmetric` must be used with .* Received: main"),
+        (
+            {"name": "ablation", "methods": ["CVH"]},
+            "`--methods` must be used with .* compares methods. Received: ablation",
+        ),
+        (
+            {"name": "paper-regime", "methods": ["CMIMH"], "data": "missing.npz"},
+            "`--methods` must be used .*paper-regime",
+        ),
         ({"name": "curves", "methods": ["CCA, real-valued"]}, "`methods` must name some that curves measures"),
     ],
 )

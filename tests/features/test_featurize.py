@@ -247,6 +247,34 @@ def test_folder_of_something_else_is_refused(table, tmp_path):
         write(table, tmp_path / "photo.jpg")
 
 
+def test_npz_of_something_else_is_refused(table, tmp_path):
+    (table / "head.csv").write_text("".join((table / "pairs.csv").read_text().splitlines(keepends=True)[:60]))
+    out = tmp_path / "a.npz"
+    np.savez(out, mine=np.zeros(3))
+    refusal = r"`out` must be a new file, or one that this command made from the same data. Received: .*a\.npz\. Use"
+    before = out.read_bytes()
+    with pytest.raises(ValueError, match=refusal):
+        write(table, out)
+    assert out.read_bytes() == before
+    assert os.listdir(tmp_path) == ["a.npz"]
+    assert write(table, out, overwrite=True) == NUM_PAIRS
+    assert write(table, out) == NUM_PAIRS
+    with pytest.raises(ValueError, match=refusal):
+        write(table, out, data="head.csv")
+    assert len(load_npz(out)) == NUM_PAIRS
+
+
+def test_input_is_not_replaced(table, tmp_path, monkeypatch, capsys):
+    write(table, tmp_path / "a.npz")
+    before = (tmp_path / "a.npz").read_bytes()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["features", "--data", "a.npz", "--out", "./a.npz", "--overwrite"])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    assert capsys.readouterr().err == "error: `out` must not be the input. Received: a.npz.\n"
+    assert (tmp_path / "a.npz").read_bytes() == before
+
+
 def test_folder_in_use_is_refused(table, tmp_path):
     with (
         ShardFolder(tmp_path / "out").claimed({}, overwrite=False),

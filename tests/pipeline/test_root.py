@@ -30,6 +30,15 @@ def test_second_run_is_refused_with_the_first_ones_process(tmp_path):
         pass
 
 
+def test_a_file_is_no_root(tmp_path):
+    (tmp_path / "afile").touch()
+    with (
+        pytest.raises(NotADirectoryError, match=r"afile must be a folder to write to\. Received: a file\.$"),
+        PipelineRoot(tmp_path / "afile").locked(),
+    ):
+        pass
+
+
 def test_lock_goes_with_a_killed_process(tmp_path):
     code = (
         "import os, signal; from pathlib import Path; from pipeline.root import PipelineRoot\n"

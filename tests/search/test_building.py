@@ -79,6 +79,16 @@ def test_queries_by_vectors_rank_by_logits(built):
     assert [item.id for item in index.sample(3)] == ["pair-0", "pair-24", "pair-49"]
 
 
+def test_vectors_that_are_not_finite_are_neither_stored_nor_searched(built):
+    index, data, _ = built
+    wrong = np.full(12, np.nan, np.float32)
+    with pytest.raises(ValueError, match=r"`image` must be finite\. Received: .* row 1"):
+        index.add(["a", "b"], images=[data.image[0], wrong], texts=list(data.text[:2]))
+    with pytest.raises(ValueError, match=r"`image` must be finite\. Received: .* row 0"):
+        index.search(images=[wrong])
+    assert len(index) == 50
+
+
 def test_a_build_that_stopped_continues_where_it_was(runs, tmp_path, monkeypatch):
     write_vectors(tmp_path / "pairs.npz", 50)
     monkeypatch.setattr(building, "_VECTORS_AT_ONCE", 8)
@@ -120,6 +130,18 @@ def test_a_build_that_stopped_continues_where_it_was(runs, tmp_path, monkeypatch
     with build() as index:
         assert len(index) == 20
     assert hashed == [8, 8, 8, 8, 8, 4]
+
+
+def test_an_unknown_scheme_is_rejected_before_anything_is_written(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("codes.npz", image_codes=np.zeros((3, 2), np.uint8))
+    with pytest.raises(ValueError, match=r"`index` must be a folder, or start with .*Received: foo://\.\.\."):
+        build_from_codes("foo://x", tmp_path / "codes.npz")
+    data = write_vectors(tmp_path / "pairs.npz", 5)
+    assert len(data) == 5
+    with pytest.raises(ValueError, match=r"Received: foo://\.\.\."):
+        build_index("foo://x", describe_model(runs[0] / "first"), DataSource("pairs.npz"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["codes.npz", "pairs.npz"]
 
 
 def test_an_existing_folder_is_not_overwritten(built, tmp_path, runs):

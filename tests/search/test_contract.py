@@ -500,3 +500,16 @@ def test_wrong_arguments_are_rejected(library, random):
         index.add_codes(["x"], image_codes=codes["image"][:1], has_image=[False])
     with pytest.raises(ValueError, match="a text, an image, an id or a code"):
         index.search()
+
+
+def test_one_string_is_no_list(filled):
+    index = filled[0]
+    index.add_codes(["1", "7"], image_codes=np.zeros((2, 4), np.uint8))
+    for call in (index.remove, index.get, index.check_ids, lambda ids: index.search(ids=ids)):
+        with pytest.raises(TypeError, match=r"`ids` must be a list\. Received: ids='17'\."):
+            call("17")
+    assert len(index) == COUNT + 2
+    with pytest.raises(TypeError, match=r"`texts` must be a list\. Received: texts='a dog'\."):
+        index.search(texts="a dog")
+    with pytest.raises(TypeError, match=r"`images` must be a list. Received: images='photo\.jpg'."):
+        index.search(images="photo.jpg")

@@ -133,6 +133,19 @@ def test_vectors_that_do_not_fit_are_rejected(run):
         run.hash_images(["photo.jpg"])
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["run", "export"])
+def test_a_vector_with_one_wrong_value_is_named(kind, value, request):
+    model = request.getfixturevalue(kind)
+    for side, hash_all in (("image", model.hash_images), ("text", model.hash_texts)):
+        given = vectors(5002, model.description.widths[side])
+        given[5000][3] = value
+        with pytest.raises(
+            ValueError, match=rf"`{side}` must be finite\. Received: NaN or infinite values in row 5000"
+        ):
+            hash_all(given)
+
+
 def test_what_is_no_picture_is_rejected(export, tmp_path):
     (tmp_path / "note.jpg").write_text("no picture")
     with pytest.raises(ValueError, match="must be a JPEG, PNG, GIF or BMP picture"):

@@ -108,6 +108,44 @@ def test_the_command(exported, url, tmp_path, capsys):
     assert "missing.jpg" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"image": np.array([[1], None], object)}, "`image` must be an array of numbers. Received: Python objects."),
+        ({"text": np.array(["a", "b"])}, "`text` must be an array of numbers. Received: dtype=<U1."),
+        ({"other": np.zeros(3)}, " must hold `image` or `text`. Received: neither."),
+        (None, " must be an .npz file. Received: another kind of file."),
+    ],
+)
+def test_files_without_vectors_are_named(tmp_path, capsys, arrays, message):
+    path = tmp_path / "features.npz"
+    if arrays is None:
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
+    else:
+        np.savez(path, **arrays)
+    with pytest.raises(SystemExit) as caught:
+        main(["vectors", str(path), "--out", str(tmp_path / "codes.npz"), "--url", "http://127.0.0.1:9"])
+    errors = capsys.readouterr().err
+    assert caught.value.code == 2
+    assert errors.startswith(f"error: {path}")
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+def test_the_input_is_not_replaced_by_its_codes(exported, server, tmp_path, capsys):
+    path, link = tmp_path / "features.npz", tmp_path / "link.npz"
+    np.savez(path, image=exported.image_rows(3))
+    link.symlink_to(path)
+    before = path.read_bytes()
+    for out in (path, link):
+        with pytest.raises(SystemExit) as caught:
+            main(["vectors", str(path), "--out", str(out), "--url", f"http://127.0.0.1:{server.rest_port}"])
+        assert caught.value.code == 2
+        assert capsys.readouterr().err == f"error: `out` must not be the input. Received: {out}.\n"
+    assert path.read_bytes() == before
+
+
 class Flaky(http.server.BaseHTTPRequestHandler):
     """Busy twice, then answers."""
 
@@ -162,11 +200,20 @@ def test_a_server_out_of_reach_is_asked_again_and_then_named():
         ({"url": "ftp://x"}, "`url` must name one of http, https, grpc, grpcs and a host"),
         ({"version": 1, "label": "a"}, "`version` or `label` must be None"),
         ({"timeout": 0}, "`timeout` must be positive"),
+        ({"retries": -1}, "`retries` must be at least 0. Received: retries=-1."),
     ],
 )
 def test_wrong_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         HashingClient(**arguments)
+
+
+def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="No such file or directory: 'nofile'"):
+        HashingClient("https://127.0.0.1:9", certificate="nofile")
+    (tmp_path / "note").write_text("no PEM")
+    with pytest.raises(ValueError, match=r"`certificate` must be a PEM file\. Received: .*note\."):
+        HashingClient("https://127.0.0.1:9", certificate=tmp_path / "note")
 
 
 @pytest.fixture(scope="module")

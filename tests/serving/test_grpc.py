@@ -1,3 +1,6 @@
+import contextlib
+import socket
+
 import grpc
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from serving.server import running
+from serving.server.settings import Settings
 from tests.serving.http_exchange import PATIENCE
 
 
@@ -136,3 +141,23 @@ def test_health(channel):
         response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=PATIENCE)
         assert response.status == health_pb2.HealthCheckResponse.SERVING
     assert refusal(stub.Check, health_pb2.HealthCheckRequest(service="x"))[0] == "NOT_FOUND"
+
+
+def test_grpc_stops_if_rest_cannot_start(exported, serve, monkeypatch):
+    @contextlib.asynccontextmanager
+    async def serving(app, listener, also_stop):
+        socket.create_connection(("127.0.0.1", port)).close()
+        raise OSError("Address already in use")
+        yield
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setattr(running, "serving", serving)
+    settings = Settings(model_base=exported.base, rest_port=None, grpc_port=port, shutdown_timeout=5)
+    with pytest.raises(OSError, match="Address already in use") as caught, serve(settings):
+        pass
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+    # The traceback kept the server alive until here.
+    del caught

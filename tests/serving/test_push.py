@@ -54,6 +54,15 @@ def test_a_model_that_is_not_there_is_named(tmp_path, capsys):
     assert not (tmp_path / "served").exists()
 
 
+def test_a_file_is_no_folder_of_versions(run_folder, tmp_path, capsys):
+    (tmp_path / "afile").write_text("mine")
+    with pytest.raises(SystemExit) as ended:
+        main(["--model", "runs/mine", "--model-base", "afile"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("error: --model-base must be a folder. Received: afile, a file.\n")
+    assert (tmp_path / "afile").read_text() == "mine"
+
+
 def test_the_python_of_the_document_runs_as_it_is_written(exported, run_folder):
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "serving.md").read_text(), re.DOTALL)
     exec(compile(code, "docs/serving.md", "exec"), {})

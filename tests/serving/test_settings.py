@@ -40,6 +40,17 @@ def test_flags(tmp_path, monkeypatch):
         (["--model-base", ".", "--request-timeout", "0"], "`request_timeout` must be positive"),
         (["--model-base", ".", "--poll-seconds", "nan"], "`poll_seconds` must be positive"),
         (["--model-base", ".", "--rest-port", "65536"], "`rest_port` must be at most 65535"),
+        (["--model-base", ".", "--rest-port", "0", "--grpc-port", "0"], None),
+        (["--model-base", ".", "--rest-port", "-1", "--grpc-port", "-1"], None),
+        (
+            ["--model-base", ".", "--rest-port", "18791", "--grpc-port", "18791"],
+            "`rest_port` and `grpc_port` must differ. Received: rest_port=18791, grpc_port=18791.",
+        ),
+        (
+            ["--model-base", ".", "--tls-key", "/dev/null", "--tls-certificate", "/dev/null"],
+            "`tls_certificate` and `tls_key` must be PEM files of a certificate and its key, without a password. "
+            "Received: tls_certificate=/dev/null, tls_key=/dev/null",
+        ),
     ],
 )
 def test_wrong_flags(tmp_path, monkeypatch, capsys, flags, message):

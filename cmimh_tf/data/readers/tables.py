@@ -132,6 +132,7 @@ def check_header(names: list[str], path: Path) -> None:
 def _survey(reader: TableReader, modified_at: int) -> RecordIndex:
     ids, places, splits = [], [], []
     classes: set[str] = set()
+    pictures: set[str] = set()
     problems = []
     for place, row in reader.rows():
         places.append(place)
@@ -141,6 +142,8 @@ def _survey(reader: TableReader, modified_at: int) -> RecordIndex:
             _check_row(row, place)
             classes.update(_label_names(row, place))
             ids.append(_id(row) or place)
+            if not _has_id(row):
+                pictures.add(ids[-1])
             splits.append(str(row.get("split") or "").strip())
         except DataError as error:
             problems.append(error)
@@ -149,7 +152,7 @@ def _survey(reader: TableReader, modified_at: int) -> RecordIndex:
             splits.append("")
     if not ids:
         raise DataError(f"{reader.path}: must have at least one pair. Received: none.")
-    problems += repeated_ids(ids, places)
+    problems += repeated_ids(ids, places, pictures)
     official, is_query = splits_from_marks(splits, reader.path, problems)
     return RecordIndex(ids, even_blocks(len(ids)), is_query, official, sorted(classes) or None, problems)
 
@@ -164,8 +167,11 @@ def _check_row(row: Row, place: str) -> None:
 
 
 def _id(row: Row) -> str:
-    given = row.get("id")
-    return str(given).strip() if given not in (None, "") else _picture_name(row)
+    return str(row["id"]).strip() if _has_id(row) else _picture_name(row)
+
+
+def _has_id(row: Row) -> bool:
+    return row.get("id") not in (None, "")
 
 
 def _picture_name(row: Row) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from cmimh_tf.data.npz import similar_names
 from cmimh_tf.data.pairs import DataError
 from cmimh_tf.data.pictures import check_picture
 from cmimh_tf.data.readers.tfds_roles import Roles, caption_of, find_roles, labels_of
@@ -107,7 +108,14 @@ def make_builder(name: str, data_dir: str | None = None) -> Any:
         return builder(config=config or None, data_dir=data_dir)
     try:
         return tfds.builder(name, data_dir=data_dir)
-    except (ValueError, tfds.core.DatasetNotFoundError) as error:
+    except tfds.core.DatasetNotFoundError as error:
+        # TFDS's own message lists its whole catalogue.
+        similar = similar_names(base, [*OWN_BUILDERS, *tfds.list_builders()])
+        raise ValueError(
+            f"`tfds:{name}` must name a TFDS data set. Received: {base!r}.{similar} All names: "
+            "https://www.tensorflow.org/datasets/catalog"
+        ) from error
+    except ValueError as error:
         raise ValueError(f"`tfds:{name}` must name a TFDS data set. Received: {error}") from error
 
 

@@ -65,8 +65,15 @@ def _folder(address: str) -> Path:
 
 
 def is_folder_address(address: str) -> bool:
-    """Whether an address is that of a folder, not of a database."""
-    return not address.startswith((*POSTGRES_SCHEMES, MILVUS_SCHEME))
+    """Whether an address is that of a folder, not of a database.
+
+    Raises:
+        ValueError: for an address that is not known.
+    """
+    if address.startswith((*POSTGRES_SCHEMES, MILVUS_SCHEME)):
+        return False
+    _folder(address)
+    return True
 
 
 def newest_version(folder: Path) -> Path:
