@@ -152,7 +152,7 @@ def test_too_few_rows_or_other_bits_are_refused():
     profile, few = profile_codes(*noise(100, 0)), profile_codes(*noise(40, 0))
     with pytest.raises(ValueError, match=r"`new` must have at least 50 rows. Received: 40"):
         compare_profiles(profile, few)
-    with pytest.raises(ValueError, match=r"must be of one model. Received: 16 and 8 bits"):
+    with pytest.raises(ValueError, match=r"must be profiles of the same model. Received: codes of 16 and 8 bits"):
         compare_profiles(profile, {**profile, "code_length": 8})
     one_group = compare_profiles(profile, profile_codes(*noise(60, 0)))
     assert [one.kind for one in one_group if one.p_value is None] == ["shared_codes", "shared_codes", "neighbour_map"]
