@@ -262,6 +262,31 @@ def test_damaged_captions_and_metadata_are_not_returned(tmp_path, random):
                 read()
 
 
+def test_lost_captions_are_noticed_and_items_without_any_are_not(tmp_path, random):
+    create_index(tmp_path / "index", code_length=64).close()
+    with open_index(tmp_path / "index") as index:
+        index.add_codes(["a", "b"], image_codes=random_codes(random, 2, 64), captions=["first", None])
+        index.add_codes(["c", "d"], image_codes=random_codes(random, 2, 64))
+    file = tmp_path / "index" / "generation-1" / "items.db"
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("DELETE FROM details")
+    with open_index(tmp_path / "index") as index:
+        assert [item.caption for item in index.get(["b", "c", "d"])] == [None] * 3
+        with pytest.raises(IndexDamaged, match="metadata of item 1 do not match their checksum"):
+            index.get(["d", "a"])
+
+
+def test_a_cut_last_page_is_noticed(tmp_path, random):
+    create_index(tmp_path / "index", code_length=64).close()
+    captions = [f"caption {number}" for number in range(300)]
+    with open_index(tmp_path / "index") as index:
+        index.add_codes(captions, image_codes=random_codes(random, 300, 64), captions=captions)
+    file = tmp_path / "index" / "generation-1" / "items.db"
+    os.truncate(file, file.stat().st_size - 3000)
+    with pytest.raises(IndexDamaged, match=r"items\.db is damaged \(its last page is cut\)"):
+        open_index(tmp_path / "index")
+
+
 def test_damaged_settings_and_removals_are_noticed(stocked):
     with open_index(stocked) as index:
         index.remove(ids=batch_ids(3)[:5])

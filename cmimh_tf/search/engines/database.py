@@ -89,6 +89,9 @@ class Database:
     def __init__(self, path: Path, writable: bool = False):
         self.path = path
         self.connection = _connect(path, writable)
+        # First and last rows of blocks that are known to have no details.
+        self._without_details: set[tuple[int, int]] = set()
+        self._check_size()
 
     @classmethod
     def create(cls, path: Path, header: Header) -> Database:
@@ -101,6 +104,16 @@ class Database:
                 database.connection.execute("INSERT INTO settings VALUES (?, ?)", (name, value))
             database.set_header(header)
         return database
+
+    def _check_size(self) -> None:
+        """Raises IndexDamaged if the last page was cut: SQLite would read zeros for what is missing."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if log.exists() and log.stat().st_size:
+            return  # After a crash the log may hold what a page lacks.
+        (page_size,) = self.connection.execute("PRAGMA page_size").fetchone()
+        if self.path.stat().st_size % page_size:
+            self.connection.close()
+            raise self._damaged("its last page is cut")
 
     def close(self) -> None:
         """Closes the connection."""
@@ -193,7 +206,24 @@ class Database:
             if _detail_checksum(row, caption, picture, metadata) != checksum:
                 raise self._damaged_details(row)
             details[row] = caption, picture, json.loads(metadata)
+        if len(details) < len(rows):
+            self._check_absent(np.array([row for row in rows if row not in details], np.int64))
         return details
+
+    def _check_absent(self, rows: np.ndarray) -> None:
+        """Raises IndexDamaged if one of the rows should have details: a damaged page may lose them without a sign."""
+        for first, last in self.connection.execute("SELECT first_row, last_row FROM blocks").fetchall():
+            inside = rows[(rows >= first) & (rows <= last)]
+            if not len(inside) or (first, last) in self._without_details:
+                continue
+            query = "SELECT rows, sides FROM blocks WHERE first_row = ?"
+            stored, sides = self.connection.execute(query, (first,)).fetchone()
+            flags = np.frombuffer(sides, np.uint8) & _HAS_DETAILS
+            if not flags.any():
+                self._without_details.add((first, last))
+            for row in inside[flags[np.searchsorted(np.frombuffer(stored, np.int64), inside)] > 0].tolist():
+                if not self.connection.execute("SELECT 1 FROM removed WHERE row = ?", (row,)).fetchone():
+                    raise self._damaged_details(row)
 
     def column(self, name: str, after_row: int) -> Iterator[tuple[int, Any]]:
         """(row, value) of rows after `after_row` that have a metadata column; labels as JSON."""
