@@ -4,8 +4,6 @@ import argparse
 import zipfile
 from pathlib import Path
 
-import numpy as np
-
 from cmimh_tf import command_line
 
 _EPILOG = """\
@@ -43,6 +41,8 @@ def hash_file(arguments: argparse.Namespace) -> None:
     command_line.check_data(arguments.data)
     check_output(arguments.out)
     command_line.start_tensorflow()
+    import numpy as np
+
     from cmimh_tf.files import write_npz
 
     model = load_model(arguments.model)
@@ -62,12 +62,10 @@ def check_output(path: Path) -> None:
     """Raises an error if `path` exists and holds anything but codes."""
     if not path.exists():
         return
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if "image_codes" in file.files:
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if "image_codes.npy" in archive.namelist():
                 return
-    except (OSError, ValueError, zipfile.BadZipFile):
-        pass
     raise ValueError(
         f"`--out` must be a new file, or one with codes to replace. Received: {path}, which holds something else."
     )

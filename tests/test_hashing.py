@@ -67,7 +67,10 @@ def test_logits_near_zero_get_their_sign_from_the_same_encoder_in_float64(activa
     features = generator.normal(size=(40, 12)).astype(np.float32)
     scaler, encoder = FeatureScaler(10.0), Encoder((16,), 8, None, seed=0, activation=activation)
     scaler.adapt(features)
-    encode = lambda values: encoder(scaler(values))  # noqa: E731
+
+    def encode(values):
+        return encoder(scaler(values))
+
     encoder.build((None, 12))
     exact = encode(tf.constant(features, tf.float64)).numpy()
     encoder.denses[-1].bias.assign(-exact[0])

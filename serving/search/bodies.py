@@ -259,9 +259,10 @@ def _item(item: Any, place: str) -> NewItem:
     _check_names(item, _ITEM_FIELDS, f"a field of an item (`{place}`)")
     texts: dict[str, str | None] = {}
     for name in ("text", "picture"):
-        texts[name] = item.get(name)
-        if texts[name] is not None and (not isinstance(texts[name], str) or not 1 <= len(texts[name]) <= _MAX_TEXT):  # type: ignore[arg-type]
-            raise _wrong(f"{place}.{name}", f"must be a string of 1 to {_MAX_TEXT} characters, or null", texts[name])
+        text = item.get(name)
+        if text is not None and (not isinstance(text, str) or not 1 <= len(text) <= _MAX_TEXT):
+            raise _wrong(f"{place}.{name}", f"must be a string of 1 to {_MAX_TEXT} characters, or null", text)
+        texts[name] = text
     image = None if item.get("image") is None else _image_bytes(item["image"], f"{place}.image")
     if texts["text"] is None and image is None:
         raise invalid_argument(f"`{place}` must have `text` or `image`. Received: neither.")

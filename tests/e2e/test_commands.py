@@ -168,7 +168,9 @@ def test_labels_that_are_all_zero_are_no_labels(tmp_path):
 def test_hash_replaces_codes_and_nothing_else(trained, data, tmp_path):
     copy = tmp_path / "pairs.npz"
     copy.write_bytes(data.read_bytes())
-    for out in (copy, trained[0] / "model.keras"):
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    (tmp_path / "empty.npz").touch()
+    for out in (copy, trained[0] / "model.keras", tmp_path / "array.npy", tmp_path / "empty.npz"):
         before = out.read_bytes()
         result = run("hash", "--model", trained[0], "--data", copy, "--out", out)
         assert result.returncode == 2
