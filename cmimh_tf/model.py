@@ -368,19 +368,17 @@ class CMIMH(keras.Model):
         """The critic's scores of all pairs, and which of them are negatives."""
         options = self.config.loss
         assert self.critic is not None
-        if options.critic_inputs != "codes":
-            inputs = [tensors[f"{name}_probs"] for name in MODALITIES]
-            if options.critic_inputs == "signed_probs":
-                inputs = [2.0 * probs - 1.0 for probs in inputs]
-            scores = [self.critic(*inputs)]
+        if options.critic_inputs.endswith("probs"):
+            pairs = [[tensors[f"{name}_probs"] for name in MODALITIES]]
         else:
             image_seeds, text_seeds = (tf.unstack(tf.random.split(seed, num=options.critic_samples)) for seed in seeds)
-            scores = [
-                self.critic(
-                    sample_codes(tensors["image_logits"], image_seed), sample_codes(tensors["text_logits"], text_seed)
-                )
+            pairs = [
+                [sample_codes(tensors["image_logits"], image_seed), sample_codes(tensors["text_logits"], text_seed)]
                 for image_seed, text_seed in zip(image_seeds, text_seeds, strict=True)
             ]
+        if options.critic_inputs.startswith("signed"):
+            pairs = [[2.0 * inputs - 1.0 for inputs in pair] for pair in pairs]
+        scores = [self.critic(*pair) for pair in pairs]
         diagonal = tf.eye(tf.shape(scores[0])[0])
         # The batch is already shuffled: with "shuffle", image i meets text i - 1, one negative each.
         negatives = 1.0 - diagonal if options.critic_negatives == "all" else tf.roll(diagonal, shift=-1, axis=1)

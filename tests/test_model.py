@@ -190,6 +190,15 @@ def test_signed_probs_enter_the_critic_as_twice_the_probs_minus_one(batch):
     assert losses["mutual_information"].numpy() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.parametrize(("inputs", "values"), [("codes", [0.0, 1.0]), ("signed_codes", [-1.0, 1.0])])
+def test_sampled_codes_enter_the_critic_in_the_range_asked_for(batch, monkeypatch, inputs, values):
+    model = make_model(loss__critic_inputs=inputs)
+    seen, call = [], model.critic.call
+    monkeypatch.setattr(model.critic, "call", lambda *pair: seen.extend(pair) or call(*pair))
+    model.compute_losses(batch, training=True)
+    assert [np.unique(codes).tolist() for codes in seen] == [values, values]
+
+
 def test_readings_of_the_paper_train_save_and_load(batch, tmp_path):
     model = make_model(
         loss__reconstruction_reduction="mean", loss__modality_gap_reduction="mean", network__critic_networks="shared",

@@ -64,11 +64,12 @@ def critic_inputs(options: Options) -> Experiment:
     """The critic on probs, against 1, 5, 10 and 20 sampled pairs of codes."""
     bits = options.code_lengths((32,))
     samples = _SAMPLED_PAIRS[:2] if options.quick else _SAMPLED_PAIRS
-    variants: dict[str, dict[str, Any]] = {"probs": {"loss.critic_inputs": "probs", "loss.critic_samples": 1}}
+    on_probs = options.base.loss.critic_inputs.replace("codes", "probs")
+    variants: dict[str, dict[str, Any]] = {"probs": {"loss.critic_inputs": on_probs, "loss.critic_samples": 1}}
     names_in_paper = {"probs": "probs"}
     for count in samples:
         name = f"{count} sampled pair{'s' if count > 1 else ''}"
-        variants[name] = {"loss.critic_inputs": "codes", "loss.critic_samples": count}
+        variants[name] = {"loss.critic_inputs": sampled_inputs(on_probs), "loss.critic_samples": count}
         names_in_paper[name] = f"codes x{count}"
     points = _variant_points(options, variants, bits)
     # The cost of a step does not depend on the seed: one is enough.
@@ -296,6 +297,11 @@ def ablation_in_paper() -> PaperTable:
 def ablation_row(terms: Sequence[str]) -> str:
     """The label of a combination of terms."""
     return "all four" if len(terms) == len(_TERMS) else " + ".join(term.replace("_", " ") for term in terms)
+
+
+def sampled_inputs(critic_inputs: str) -> str:
+    """The setting for sampled codes in the place of probs, in the same range: from 0 to 1, or signed, from -1 to 1."""
+    return critic_inputs.replace("probs", "codes")
 
 
 def without_others(terms: Sequence[str]) -> dict[str, float]:

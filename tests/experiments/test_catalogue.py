@@ -102,12 +102,13 @@ def test_sweep_goes_around_the_base_value(facts):
     assert values == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
 
 
-def test_critic_inputs_are_probs_and_four_numbers_of_samples(options):
-    experiment = make_experiment("critic-inputs", options)
+@pytest.mark.parametrize(("preset", "sign"), [("mscoco", "signed_"), ("mscoco_summed", "")])
+def test_critic_inputs_are_probs_and_four_numbers_of_samples_in_the_same_range(facts, preset, sign):
+    experiment = make_experiment("critic-inputs", Options(facts, get_preset(preset)))
     seen = {
         (c.config.loss.critic_inputs, c.config.loss.critic_samples) for c in experiment.cells if c.method == "CMIMH"
     }
-    assert seen == {("probs", 1), ("codes", 1), ("codes", 5), ("codes", 10), ("codes", 20)}
+    assert seen == {(f"{sign}probs", 1), *((f"{sign}codes", count) for count in (1, 5, 10, 20))}
 
 
 def test_training_sizes_beyond_the_data_fall_together(options):
