@@ -67,6 +67,13 @@ def test_an_unknown_name_comes_with_similar_names_only(name, similar):
     assert len(message) < 300
 
 
+@pytest.mark.parametrize("name", ["mnist:9.9.9", "mnist/nothing", "mnist/", ":1.0.0"])
+def test_an_unknown_version_or_setting_is_refused_in_one_line(name):
+    with pytest.raises(ValueError, match=rf"`tfds:{name}` must name a TFDS data set\. Received: .") as caught:
+        TfdsReader.open(name)
+    assert "\n" not in str(caught.value)
+
+
 def test_roles_of_foreign_features():
     import tensorflow_datasets as tfds
 

@@ -115,8 +115,9 @@ def make_builder(name: str, data_dir: str | None = None) -> Any:
             f"`tfds:{name}` must name a TFDS data set. Received: {base!r}.{similar} All names: "
             "https://www.tensorflow.org/datasets/catalog"
         ) from error
-    except ValueError as error:
-        raise ValueError(f"`tfds:{name}` must name a TFDS data set. Received: {error}") from error
+    except (ValueError, AssertionError) as error:  # TFDS asserts that a version exists.
+        (reason, *_) = str(error).splitlines()
+        raise ValueError(f"`tfds:{name}` must name a TFDS data set. Received: {reason}") from error
 
 
 @functools.lru_cache(maxsize=4)
