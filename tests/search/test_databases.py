@@ -143,6 +143,24 @@ def test_a_writer_that_was_killed_holds_the_index_for_a_minute(collection, rando
 
 
 @pytest.mark.parametrize(
+    ("num_probes", "exact", "expected"),
+    [(0, False, {}), (0, True, {}), (64, False, {"nprobe": 64}), (64, True, {"nprobe": 1024})],
+    ids=["lite", "lite exact", "server", "server exact"],
+)
+def test_exact_searches_of_a_milvus_server_look_at_all_lists(collection, monkeypatch, num_probes, exact, expected):
+    assert collection.engine.num_probes == 0
+    seen, search = [], collection.engine.client.search
+    monkeypatch.setattr(
+        collection.engine.client,
+        "search",
+        lambda *args, **named: seen.append(named["search_params"]["params"]) or search(*args, **named),
+    )
+    monkeypatch.setattr(collection.engine, "num_probes", num_probes)
+    collection.search_codes(np.zeros((1, 4), np.uint8), top=1, exact=exact)
+    assert seen == [expected]
+
+
+@pytest.mark.parametrize(
     ("address", "expected"),
     [
         ("milvus://host:19530/pictures", ("http://host:19530", "pictures", "", "milvus://host:19530/pictures")),

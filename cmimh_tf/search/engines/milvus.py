@@ -41,7 +41,7 @@ from cmimh_tf.search.engines.interface import (
     stored_items,
 )
 from cmimh_tf.search.engines.milvus_filters import filter_values, hash_text
-from cmimh_tf.search.engines.milvus_view import HAS_SIDE, LISTED, ROWS_AT_ONCE, MilvusView, rows_of
+from cmimh_tf.search.engines.milvus_view import HAS_SIDE, LISTED, LISTS, ROWS_AT_ONCE, MilvusView, rows_of
 from cmimh_tf.search.items import SIDES, ItemBatch, ItemError, item_checksum
 
 DEFAULT_COLLECTION = "cmimh_index"
@@ -105,7 +105,8 @@ class MilvusEngine(Engine):
     def __init__(self, address: str, num_probes: int | None = None):
         self._parsed = _parse(address)
         self.address = self._parsed.shown
-        self.num_probes = num_probes
+        # Milvus Lite has no lists.
+        self.num_probes = 0 if self._parsed.is_lite else LISTS // 16 if num_probes is None else num_probes
         self._writing = threading.Lock()
         if self._parsed.is_lite and not Path(self._parsed.uri).exists():
             raise self._not_found()
@@ -370,7 +371,7 @@ def _create_items(client: Any, parsed: _Address, generation: int, code_length: i
     parameters = client.prepare_index_params()
     for side in SIDES:
         schema.add_field(side, DataType.BINARY_VECTOR, dim=code_length)
-        kind, options = ("BIN_FLAT", {}) if parsed.is_lite else ("BIN_IVF_FLAT", {"nlist": 1024})
+        kind, options = ("BIN_FLAT", {}) if parsed.is_lite else ("BIN_IVF_FLAT", {"nlist": LISTS})
         parameters.add_index(side, index_type=kind, metric_type="HAMMING", params=options)
     if not parsed.is_lite:
         parameters.add_index("row", index_type="STL_SORT")

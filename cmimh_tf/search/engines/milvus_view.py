@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cmimh_tf.search.engines.milvus import MilvusEngine
 
 MOST_RESULTS = 16_384
+# Of BIN_IVF_FLAT, on a server.
+LISTS = 1024
 ROWS_AT_ONCE = 1000
 HAS_SIDE = {"image": 1, "text": 2}
 LISTED = ("id", "row", "caption", "picture", "metadata")
@@ -55,7 +57,7 @@ class MilvusView(View):
         if where is not None:
             expression = f"{expression} and ({self._expression(where)})"
         blocks = [
-            self._nearest(side, codes[start : start + _QUERIES_AT_ONCE], top, expression, radius)
+            self._nearest(side, codes[start : start + _QUERIES_AT_ONCE], top, expression, radius, exact)
             for start in range(0, len(codes), _QUERIES_AT_ONCE)
         ]
         width = max((len(rows) for block in blocks for rows, _ in block), default=0)
@@ -72,7 +74,7 @@ class MilvusView(View):
         return to_expression(where, rows_with)
 
     def _nearest(
-        self, side: str, codes: np.ndarray, top: int | None, expression: str, radius: int | None
+        self, side: str, codes: np.ndarray, top: int | None, expression: str, radius: int | None, exact: bool
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """(rows, distances) of each query.
 
@@ -80,12 +82,12 @@ class MilvusView(View):
         than that of the last result: then all items that are equally near are known, and ordered by row.
         """
         limit = MOST_RESULTS if top is None else min(MOST_RESULTS, 2 * top + 100)
-        found = self._search(side, codes, limit, expression)
+        found = self._search(side, codes, limit, expression, exact)
         results = []
         for code, (rows, distances) in zip(codes, found, strict=True):
             last = -1 if top is None or len(rows) <= top else np.sort(distances)[top - 1]
             if top is not None and len(rows) == limit < MOST_RESULTS and distances.max() <= last:
-                ((rows, distances),) = self._search(side, code[np.newaxis], MOST_RESULTS, expression)
+                ((rows, distances),) = self._search(side, code[np.newaxis], MOST_RESULTS, expression, exact)
             if top is None and len(rows) == MOST_RESULTS and distances.max() <= (radius or 0):
                 raise ValueError(
                     f"`radius` must leave fewer than {MOST_RESULTS:,} items with Milvus, or `top` must be given. "
@@ -95,10 +97,13 @@ class MilvusView(View):
             results.append((rows[order], distances[order]))
         return results
 
-    def _search(self, side: str, codes: np.ndarray, limit: int, expression: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _search(
+        self, side: str, codes: np.ndarray, limit: int, expression: str, exact: bool
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         if not len(codes):
             return []
-        parameters = {} if self.engine.num_probes is None else {"nprobe": self.engine.num_probes}
+        # With all lists the search is exact.
+        probes = LISTS if exact and self.engine.num_probes else self.engine.num_probes
         found = self.client.search(
             self.collection,
             data=[code.tobytes() for code in codes],
@@ -106,7 +111,7 @@ class MilvusView(View):
             limit=limit,
             filter=expression,
             output_fields=["row"],
-            search_params={"metric_type": "HAMMING", "params": parameters},
+            search_params={"metric_type": "HAMMING", "params": {"nprobe": probes} if probes else {}},
             consistency_level="Strong",
         )
         return [
