@@ -119,14 +119,14 @@ def test_report_is_printed_where_the_sheet_cannot_be_written(tmp_path, capsys, a
         path=path, model=None, sheet=tmp_path / "file" / "a.png", no_sheet=False, seed=0, json=as_json
     )
     assert run_check(arguments) == code
-    printed, told = capsys.readouterr()
+    printed, reported = capsys.readouterr()
     if as_json:
         assert (json.loads(printed)["records"], json.loads(printed)["contact_sheet"]) == (rows, None)
     else:
         assert printed.splitlines()[0].endswith(f"pairs: {rows} records")
         assert "contact sheet" not in printed
     # Before it is the progress, which ends in no line.
-    assert told.splitlines()[-1].startswith("no contact sheet: ")
+    assert reported.splitlines()[-1].startswith("no contact sheet: ")
 
 
 def test_picture_that_is_too_large_is_a_problem_of_its_record(tmp_path, monkeypatch):

@@ -81,8 +81,8 @@ def resumed(folder):
 
 @pytest.mark.e2e
 def test_killed_run_resumes_pushes_and_serves_the_trainers_codes(folder, resumed):
-    told = outcomes(resumed.stdout)
-    assert [told[name] for name in ("PairExampleGen", "StatisticsGen", "Transform", "Trainer")] == [
+    reported = outcomes(resumed.stdout)
+    assert [reported[name] for name in ("PairExampleGen", "StatisticsGen", "Transform", "Trainer")] == [
         "cached", "cached", "cached", "run"
     ]  # fmt: skip
     # It went on where it had been killed.
@@ -202,8 +202,8 @@ def test_better_model_replaces_the_baseline_and_ruined_one_does_not(folder, resu
 def test_tuned_run_trains_with_the_best_weights_found(folder, resumed, monkeypatch, capfd):
     code, said = run_in_process(folder, monkeypatch, capfd, "--tune", "2", "--set", "loss.balance_weight=0.2")
     assert code in (0, 3), said  # Whether it beats the blessed model is not the question here.
-    told = outcomes(said)
-    assert (told["Transform"], told["Tuner"], told["Trainer"]) == ("cached", "run", "run")
+    reported = outcomes(said)
+    assert (reported["Transform"], reported["Tuner"], reported["Trainer"]) == ("cached", "run", "run")
     (search,) = (folder / "root" / "tuning").iterdir()
     result = json.loads((search / "result.json").read_text())
     assert (result["objective"], result["trials"]) == ("val_map", 2)

@@ -1,4 +1,4 @@
-"""Processes that measure: results on disk, errors by their message, a killed one told."""
+"""Processes that measure: results on disk, errors by their message, a killed one is reported."""
 
 import os
 import signal

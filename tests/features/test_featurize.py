@@ -291,7 +291,7 @@ def test_record_that_is_wrong_is_named_in_one_sentence(table, tmp_path):
         write(table, tmp_path / "out", data=str(tmp_path / "pairs.csv"))
 
 
-def test_disk_that_is_full_is_told_in_one_sentence(table, tmp_path, monkeypatch, caplog):
+def test_disk_that_is_full_is_reported_in_one_sentence(table, tmp_path, monkeypatch, caplog):
     def write_nothing(self, record):
         raise tf.errors.ResourceExhaustedError(None, None, "out/.tmp-1; No space left on device")
 

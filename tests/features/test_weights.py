@@ -128,7 +128,7 @@ def test_other_contents_are_refused(tmp_path, write, pickled, received):
         read_pth(write(tmp_path / "a.pth", pickled, {}))
 
 
-def test_damaged_files_are_told(tmp_path, write):
+def test_damaged_files_are_reported(tmp_path, write):
     whole = write(tmp_path / "a.pth", state(a=tensor("0", 12, [3, 4], [4, 1])), {"0": NUMBERS}).read_bytes()
     for length in range(0, len(whole) - 1, 9):
         path = tmp_path / "cut.pth"

@@ -1,6 +1,6 @@
 """A connection is kept open after an answer, or the answer says that it will be closed.
 
-A client that is told nothing sends its next request on the same connection, and loses it.
+A client without that notice sends its next request on the same connection, and loses it.
 """
 
 import asyncio

@@ -206,7 +206,7 @@ def test_checkpoints_of_another_training_are_refused(changed, pairs, tmp_path):
         train(pairs, smoke(training__epochs=1), tmp_path)
 
 
-def test_problems_are_told_again_when_a_finished_training_is_taken_up(pairs, tmp_path):
+def test_problems_are_reported_again_when_a_finished_training_is_taken_up(pairs, tmp_path):
     # Inputs this small leave every probability at a half.
     config = smoke(training__epochs=1, network__input_norm=1e-6)
     first = train(pairs, config, tmp_path)

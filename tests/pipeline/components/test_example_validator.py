@@ -7,7 +7,7 @@ from cmimh_tf.data.records import DataError
 from pipeline.components.example_validator import raise_anomalies
 
 
-def test_anomaly_is_told_with_split_feature_and_reason():
+def test_anomaly_is_reported_with_split_feature_and_reason():
     anomalies = anomalies_pb2.Anomalies()
     anomalies.anomaly_info["text"].short_description = "Column dropped"
     anomalies.anomaly_info["text"].description = "The feature was present in fewer examples than expected."
