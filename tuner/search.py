@@ -303,7 +303,7 @@ class WeightSearch:
 def _check_settings(space: SearchSpace, algorithm: str, trials: int) -> None:
     if trials < 1:
         raise ValueError(f"`trials` must be at least 1. Received: trials={trials}.")
-    if algorithm == "hyperband" and "training.epochs" in space.keys:
+    if algorithm == "hyperband" and {"training.epochs", "training.steps"} & set(space.keys):
         raise ValueError("`algorithm` must not be hyperband if epochs are searched: Hyperband sets them itself.")
     if algorithm == "grid" and len(space.dimensions) > 2:
         raise ValueError(

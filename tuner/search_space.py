@@ -146,7 +146,10 @@ def make_space(
     config = override(config, {key: current[key] for key in spans})
     given: dict[str, tuple[float, float]] = {}
     for extra in extras:
-        if extra in EXTRA_SPANS:
+        if extra == "epochs" and current["training.epochs"] is None:
+            # The length is given in steps.
+            spans["training.steps"] = EXTRA_SPANS[extra]["training.epochs"]
+        elif extra in EXTRA_SPANS:
             spans |= EXTRA_SPANS[extra]
         else:
             key, ends = _parse_extra(extra, current)

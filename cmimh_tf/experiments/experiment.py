@@ -194,6 +194,10 @@ class Claim:
         worse_place: likewise of the worse rows.
         slack: how far the better rows may fall behind, for a statement such as "hardly worse".
         published: what the paper reports for it. Claims that have it are shown as a table.
+        subject: what the statement is about, if the same one is checked for several things, such as several readings
+            of the paper. Each subject has a table of its own.
+        short: heading of the table that counts for each subject which claims hold. Claims with equal headings count
+            as one.
     """
 
     text: str
@@ -204,6 +208,8 @@ class Claim:
     worse_place: Place = field(default_factory=dict)
     slack: float = 0.0
     published: str = ""
+    subject: str = ""
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -237,6 +243,7 @@ class Experiment:
         claims: the paper's statements that these cells can confirm or refute.
         next_stage: makes the experiment that follows from the results of this one, with the points of both; None if
             there is none.
+        detailed: the subjects whose claims are shown in full; None shows all. The others are only counted.
     """
 
     name: str
@@ -249,14 +256,17 @@ class Experiment:
     headline: Sequence[Column] = ()
     claims: Sequence[Claim] = ()
     next_stage: "Callable[[Results], Experiment] | None" = None
+    detailed: Sequence[str] | None = None
 
     @property
     def names(self) -> dict[Cell, str]:
-        """A name for each cell: its title, and its row if that differs from the method."""
+        """A name for each cell: its title, and its row and reading unless they say nothing more than the title."""
         names: dict[Cell, str] = {}
         for point in self.points:
-            row = f" ({point.row})" if point.row != point.cell.method and not point.within else ""
-            names.setdefault(point.cell, f"{point.cell.title}{row}")
+            row = [point.row] if point.row != point.cell.method and not point.within else []
+            reading = [point.place["reading"]] if "reading" in point.place else []
+            details = "; ".join([*row, *reading])
+            names.setdefault(point.cell, f"{point.cell.title} ({details})" if details else point.cell.title)
         return names
 
     @property

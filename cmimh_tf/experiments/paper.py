@@ -181,6 +181,17 @@ def judge_claim(claim: Claim, results: Results) -> list[ClosestCall]:
     return calls
 
 
+def held_by_means(claims: Sequence[Claim], results: Results) -> tuple[int, int]:
+    """In how many columns claims hold by their means, whatever the deviations, and in how many they were measured."""
+    held, total = 0, 0
+    for claim in claims:
+        for call in judge_claim(claim, results):
+            gain = call.better.mean - call.worse.mean
+            held += (-gain if call.column.best == "min" else gain) + claim.slack > 0
+            total += 1
+    return held, total
+
+
 def _describe_claim(claim: Claim, results: Results) -> str:
     calls = judge_claim(claim, results)
     if not calls:

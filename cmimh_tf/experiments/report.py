@@ -16,6 +16,7 @@ from cmimh_tf.experiments.tables import TableText, describe_trend, lay_out, lay_
 from cmimh_tf.files import write_bytes, write_json, write_text
 
 _CURVES = ("precision_at_k", "precision_recall")
+_LISTED_WARNINGS = 8
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Report:
     Attributes:
         results: the results.
         facts: how they were made.
-        tables: the paper's claims, if they have published figures; the tables; the trends of the paper's tables.
+        tables: the paper's claims that have published figures; the tables; the trends of the paper's tables.
         findings: the verdict and the paper's claims, as sentences.
         notes: further remarks, such as warnings of trainings.
     """
@@ -69,8 +70,7 @@ def make_report(results: Results, facts: RunFacts) -> Report:
     if data_set is None:
         laid_out = (lay_out_trend(table, results) for table in results.experiment.tables)
         trends = [trend for trend in laid_out if trend is not None]
-    verdicts = lay_out_claims(results)
-    tables = [*([verdicts] if verdicts is not None else []), *(table for table in tables if table.rows)]
+    tables = [*lay_out_claims(results), *(table for table in tables if table.rows)]
     findings = [*describe_verdict(results), *map(describe_trend, trends), *describe_claims(results)]
     return Report(results, facts, [*tables, *trends], findings, _notes(results, facts, data_set, bool(trends)))
 
@@ -213,13 +213,24 @@ def _notes(results: Results, facts: RunFacts, data_set: str | None, has_trends: 
             f"These cells ran on different numbers of threads ({_thread_list(threads)}), which changes results "
             "slightly even for equal seeds."
         )
-    notes += [
-        f"{name} ended with a warning. {problem}"
-        for cell, name in results.experiment.names.items()
-        for problem in results.by_cell.get(cell, {}).get("training", {}).get("problems", ())
-    ]
+    notes += _warnings(results)
     notes += _constant_bits(results)
     notes += [f"Failed: {name}: {error}" for name, error in facts.failures.items()]
+    return notes
+
+
+def _warnings(results: Results) -> list[str]:
+    """The warnings of trainings. A kind that many of them ended with, such as "dead bits", is counted instead."""
+    kinds: dict[str, list[str]] = {}
+    for cell, name in results.experiment.names.items():
+        for problem in results.by_cell.get(cell, {}).get("training", {}).get("problems", ()):
+            kinds.setdefault(problem.partition(":")[0], []).append(f"{name} ended with a warning. {problem}")
+    notes = []
+    for kind, warnings in kinds.items():
+        if len(warnings) > _LISTED_WARNINGS:
+            notes.append(f'The warning "{kind}" was given {len(warnings)} times; results.json has all. The first:')
+            warnings = warnings[:1]
+        notes += warnings
     return notes
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from cmimh_tf.experiments.experiment import Column, Table
-from cmimh_tf.experiments.paper import cited_label, cited_methods, judge_claim, paper_value, trend_of
+from cmimh_tf.experiments.experiment import Claim, Column, Table
+from cmimh_tf.experiments.paper import cited_label, cited_methods, held_by_means, judge_claim, paper_value, trend_of
 from cmimh_tf.experiments.results import Results, Summary, format_summary
 
 MISSING = "–"
@@ -150,20 +150,52 @@ def lay_out_trend(table: Table, results: Results) -> TableText | None:
     return TableText(title, table.corner, [name for name, _ in heads], [side for _, side in heads], kept)
 
 
-def lay_out_claims(results: Results) -> TableText | None:
-    """The claims with published figures: the paper's figures, ours, and whether the claim holds; None without any.
+def lay_out_claims(results: Results) -> list[TableText]:
+    """The claims with published figures, one table per subject: the paper's figures, ours, and whether each holds.
 
-    A claim holds if it does by at least one deviation in each of its columns.
+    A claim holds if it does by at least one deviation in each of its columns. With several subjects, a table that
+    counts the claims of each comes first.
     """
-    rows = []
-    for claim in results.experiment.claims:
-        if claim.published and (calls := judge_claim(claim, results)):
-            held = sum(call.doubt is None for call in calls)
-            holds = f"{'yes' if held == len(calls) else 'no'}, {held} of {len(calls)}"
-            texts = claim.published, "; ".join(call.text for call in calls), holds
-            rows.append((claim.text, [Entry(text) for text in texts]))
+    experiment, subjects = results.experiment, _claims_by_subject(results)
     titles = ["the paper", "here: the closest call in each column", "holds"]
-    return TableText("The paper's claims", "claim", [""] * 3, titles, rows) if rows else None
+    tables = [_count_claims(subjects, results)] if len(subjects) > 1 else []
+    for subject, claims in subjects.items():
+        if experiment.detailed is not None and subject not in experiment.detailed:
+            continue
+        rows = []
+        for claim in claims:
+            if calls := judge_claim(claim, results):
+                held = sum(call.doubt is None for call in calls)
+                holds = f"{'yes' if held == len(calls) else 'no'}, {held} of {len(calls)}"
+                texts = claim.published, "; ".join(call.text for call in calls), holds
+                rows.append((claim.text, [Entry(text) for text in texts]))
+        if rows:
+            title = f"The paper's claims: {subject}" if subject else "The paper's claims"
+            tables.append(TableText(title, "claim", [""] * 3, titles, rows))
+    return tables
+
+
+def _claims_by_subject(results: Results) -> dict[str, list[Claim]]:
+    subjects: dict[str, list[Claim]] = {}
+    for claim in results.experiment.claims:
+        if claim.published:
+            subjects.setdefault(claim.subject, []).append(claim)
+    return subjects
+
+
+def _count_claims(subjects: Mapping[str, Sequence[Claim]], results: Results) -> TableText:
+    """For each subject in how many columns each claim holds by the means, and how many claims do in all of them."""
+    headings = list(dict.fromkeys(claim.short for claims in subjects.values() for claim in claims))
+    rows = []
+    for subject, claims in subjects.items():
+        entries, satisfied = [], 0
+        for heading in headings:
+            held, total = held_by_means([claim for claim in claims if claim.short == heading], results)
+            satisfied += 0 < held == total
+            entries.append(Entry(f"{held} of {total}" if total else MISSING, 0 < held == total))
+        rows.append((subject, [*entries, Entry(str(satisfied))]))
+    title = "Columns in which each claim holds by its means; bold where it does in all"
+    return TableText(title, "subject", [""] * (len(headings) + 1), [*headings, "claims"], rows)
 
 
 def describe_trend(trend: TableText) -> str:

@@ -66,7 +66,7 @@ def test_all_weights_are_searched_where_all_are_switched_off():
 
 def test_extras_by_name_and_by_key():
     space = make_space(
-        override(get_preset("mscoco"), {"loss.cross_reconstruction_weight": 1.0}),
+        override(get_preset("mscoco_summed"), {"loss.cross_reconstruction_weight": 1.0}),
         weights=["balance"],
         extras=["epochs", "loss.cross_reconstruction_weight=0.5:2"],
     )
@@ -75,6 +75,12 @@ def test_extras_by_name_and_by_key():
     assert (epochs.low, epochs.high, epochs.is_integer) == (20, 80, True)
     assert (cross.low, cross.high) == (0.5, 2.0)
     assert space.overrides(dict.fromkeys(space.keys, 33.4))["training.epochs"] == 33
+
+
+def test_epochs_are_steps_where_steps_set_the_length():
+    space = make_space(get_preset("mscoco"), weights=["balance"], extras=["epochs"])
+    assert space.keys == ["loss.balance_weight", "training.steps"]
+    assert (space.dimensions[1].low, space.dimensions[1].high) == (234, 936)
 
 
 def test_grid_is_geometric_with_the_preset_in_the_middle():
