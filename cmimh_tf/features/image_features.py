@@ -88,7 +88,13 @@ class ImageFeatures(tf.Module):
 
     def vectors(self, pictures: tf.Tensor) -> tf.Tensor:
         """Prepared pictures, float32 [B, picture_size, picture_size, 3] -> float32 [B, dim]."""
-        return tf.ensure_shape(self._functions[1](pictures), [None, self.dim])
+        # A convolution of no pictures has a wrong shape where TensorFlow uses oneDNN.
+        vectors = tf.cond(
+            tf.equal(tf.shape(pictures)[0], 0),
+            lambda: tf.zeros([0, self.dim]),
+            lambda: self._functions[1](pictures),
+        )
+        return tf.ensure_shape(vectors, [None, self.dim])
 
     def __call__(self, image_bytes: Any) -> tf.Tensor:
         # One at a time because pictures differ in size.

@@ -52,6 +52,14 @@ def test_efficientnet_is_its_layers(efficientnet_weights):
     np.testing.assert_allclose(vectors, expected, rtol=1e-3, atol=1e-4)
 
 
+def test_no_pictures_have_no_vectors():
+    # TensorFlow's oneDNN, the default on many processors, gives a convolution of no pictures a wrong shape.
+    features = make_image_features("efficientnet_lite0")
+    in_graph = tf.function(features, [tf.TensorSpec([None], tf.string)])
+    for compute in (features, in_graph):
+        assert compute(tf.constant([], tf.string)).shape == (0, 1280)
+
+
 def test_efficientnet_without_a_weight_says_which(efficientnet_weights):
     weights = {name: array for name, array in efficientnet_weights.items() if name != "_bn1.running_var"}
     with pytest.raises(ValueError, match=r"Received: none named '_bn1\.running_var'"):
