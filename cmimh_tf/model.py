@@ -18,9 +18,9 @@ from cmimh_tf.ops import sample_codes, shuffle_bits
 from cmimh_tf.optimizers import GroupedOptimizer, make_optimizer, set_schedule_length
 from cmimh_tf.overrides import override
 from cmimh_tf.stored_rows import Rows, take_rows
-from cmimh_tf.terms import active_terms, equation, weighted_sum
+from cmimh_tf.terms import Term, active_terms, equation, weighted_sum
 from cmimh_tf.training import dataset as datasets
-from cmimh_tf.training.neighbourhood import coordinate_units, find_neighbourhood
+from cmimh_tf.training.neighbourhood import coordinate_units, find_neighbourhood, held_out_coordinates
 
 Batch = Mapping[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
@@ -329,7 +329,7 @@ class CMIMH(keras.Model):
             tensors.update(self._critic_scores(tensors, seeds[2:4]))
         if self.discriminators:
             tensors.update(self._discriminator_logits(tensors, seeds[4:6]))
-        terms = [term for term in self.terms if "coordinates" in batch or "coordinates" not in term.tensors]
+        terms = self.terms if "coordinates" in batch else self._terms_without_coordinates()
         losses = {term.name: term.value(tensors, self.config.loss) for term in terms}
         if self.discriminators:
             suffixes = ("joint_logits", "shuffled_logits")
@@ -408,8 +408,12 @@ class CMIMH(keras.Model):
                 name for all networks, or one per group: "encoder", "decoder", "critic" and "discriminator".
             **kwargs: passed to `keras.Model.compile`.
         """
-        if kwargs.get("loss") is not None:
-            raise ValueError("`loss` must not be given: CMIMH minimises its own objective, see `CMIMH.equation`.")
+        for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
+            if kwargs.get(name) is not None:
+                raise ValueError(
+                    f"`{name}` must not be given: CMIMH minimises and reports the terms of its own objective, see "
+                    "`CMIMH.equation`."
+                )
         if optimizer is None:
             optimizer = make_optimizer(self.config.optimizer)
         elif isinstance(optimizer, Mapping):
@@ -478,9 +482,15 @@ class CMIMH(keras.Model):
                 raise ValueError(f"`{name}` must be None: all pairs count equally.")
         if not 0 <= validation_split < 1:
             raise ValueError(f"`validation_split` must be at least 0 and below 1. Received: {validation_split}.")
+        if epochs is not None and (isinstance(epochs, bool) or not isinstance(epochs, int | np.integer) or epochs < 1):
+            raise ValueError(f"`epochs` must be a positive integer. Received: epochs={epochs!r}.")
+        if isinstance(validation_data, tuple):
+            validation_data = _pairs_of(validation_data)
         if isinstance(x, Mapping):
             batch_size = self._checked_batch_size(batch_size)
             columns = datasets.check_pairs(x)
+            if isinstance(validation_data, Mapping):
+                validation_data = self._with_coordinates(datasets.check_pairs(validation_data), columns)
             if self.needs_coordinates and "coordinates" not in columns:
                 # Before the validation pairs are split off, so that they have coordinates, too.
                 columns |= find_neighbourhood(columns["image"], columns["text"], self.config.neighbourhood)
@@ -498,8 +508,6 @@ class CMIMH(keras.Model):
             dataset = datasets.training_batches(
                 columns, batch_size, self.config.seed, initial_epoch, epochs, shuffle=shuffle
             )
-            if isinstance(validation_data, Mapping):
-                self._check_widths(validation_data)
             kwargs.setdefault("validation_batch_size", batch_size)
         elif isinstance(x, tf.data.Dataset):
             if batch_size is not None:
@@ -515,6 +523,8 @@ class CMIMH(keras.Model):
             dataset = x
         else:
             raise TypeError(f"`x` must be a dict of arrays or a tf.data.Dataset. Received: {type(x).__name__}.")
+        if validation_data is not None:
+            self._check_measurable(validation_data, "validation_data")
         with self.distribute_strategy.scope():
             self._build_optimizer()
         set_schedule_length(self.optimizer, max(0, epochs - initial_epoch) * steps)
@@ -529,6 +539,32 @@ class CMIMH(keras.Model):
             shuffle=False,
             **kwargs,
         )
+
+    def _with_coordinates(self, held_out: dict[str, Rows], train: Mapping[str, Rows]) -> dict[str, Rows]:
+        """Held-out pairs with their coordinates among the training pairs, if the model needs them."""
+        for name in MODALITIES:
+            if held_out[name].shape[1] != train[name].shape[1]:
+                raise ValueError(
+                    f"`{name}` must have shape [rows, {train[name].shape[1]}] in `validation_data`, as in `x`. "
+                    f"Received: {held_out[name].shape}."
+                )
+        if not self.needs_coordinates or "coordinates" in held_out:
+            return held_out
+        both = (pairs[name] for pairs in (held_out, train) for name in MODALITIES)
+        return held_out | held_out_coordinates(*both, self.config.neighbourhood)
+
+    def _check_measurable(self, pairs: Any, name: str) -> None:
+        """Raises ValueError for held-out pairs on which no term of the objective can be computed."""
+        given = getattr(pairs, "element_spec", pairs)
+        if isinstance(given, Mapping) and "coordinates" not in given and not self._terms_without_coordinates():
+            raise ValueError(
+                f"`{name}` must have coordinates among the training pairs, which are all that this model reconstructs. "
+                "`fit` adds them to held-out arrays; elsewhere, use "
+                f"cmimh_tf.training.neighbourhood.held_out_coordinates. Received: {', '.join(given)}."
+            )
+
+    def _terms_without_coordinates(self) -> list[Term]:
+        return [term for term in self.terms if "coordinates" not in term.tensors]
 
     def _checked_batch_size(self, batch_size: Any) -> int:
         if batch_size is None:
@@ -564,14 +600,16 @@ class CMIMH(keras.Model):
     def evaluate(self, x: Any = None, y: None = None, batch_size: int | None = None, **kwargs: Any) -> Any:
         """The loss and its terms on held-out pairs, as `keras.Model.evaluate`.
 
-        Held-out pairs have no coordinates among the training pairs, so that the neighbourhood term is left out, unless
-        `x` has "coordinates". `fit(..., validation_split=...)` includes it.
+        The neighbourhood term needs the "coordinates" of the pairs among the training pairs
+        (`cmimh_tf.training.neighbourhood.held_out_coordinates`). It is left out if `x` does not have them, and refused
+        if it is the only term. `fit` computes them for its `validation_data`.
         """
         if not self.built:
             raise ValueError("The model must be trained, or its weights loaded, before it can be evaluated.")
         if isinstance(x, Mapping):
             x, batch_size = datasets.check_pairs(x), self._checked_batch_size(batch_size)
             self._check_widths(x)
+        self._check_measurable(x, "x")
         return super().evaluate(x, y, batch_size=batch_size, **kwargs)
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:

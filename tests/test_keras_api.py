@@ -10,7 +10,7 @@ import tensorflow as tf
 import cmimh_tf
 from cmimh_tf import CMIMH, get_preset, prepare_dataset
 from cmimh_tf.data.synthetic import make_synthetic
-from cmimh_tf.training.neighbourhood import find_neighbourhood
+from cmimh_tf.training.neighbourhood import find_neighbourhood, held_out_coordinates
 from cmimh_tf.training.trainer import train_model
 
 PAIRS = make_synthetic(192, seed=0)
@@ -123,22 +123,50 @@ def test_compile_config_round_trip_is_json(trained):
     assert CMIMH(code_length=32).get_compile_config() == {}
 
 
-def test_compile_accepts_no_loss():
-    with pytest.raises(ValueError, match="`loss` must not be given"):
-        CMIMH(code_length=32).compile(loss="mse")
+@pytest.mark.parametrize("argument", [{"loss": "mse"}, {"metrics": ["accuracy"]}])
+def test_compile_accepts_neither_losses_nor_metrics(argument):
+    with pytest.raises(ValueError, match=f"`{next(iter(argument))}` must not be given"):
+        CMIMH(code_length=32).compile(**argument)
+
+
+@pytest.mark.parametrize("epochs", [0, -1, 1.5, True])
+def test_wrong_epochs_are_named(epochs):
+    with pytest.raises(ValueError, match=rf"`epochs` must be a positive integer. Received: epochs={epochs}"):
+        smoke().fit(X, epochs=epochs)
 
 
 def test_validation_and_evaluate_report_the_loss_and_every_term():
     model = smoke()
     history = model.fit(X, epochs=1, validation_data=X, verbose=0).history
     terms = {"loss", *(term.name for term in model.terms), "discriminator"}
-    # Pairs that were not trained on have no coordinates among those that were.
-    held_out = terms - {"neighbourhood"}
-    assert set(history) == terms | {f"val_{name}" for name in held_out}
+    assert set(history) == terms | {f"val_{name}" for name in terms}
+    # Without the training pairs, `evaluate` knows no coordinates.
     found = model.evaluate(X, return_dict=True, verbose=0)
-    assert found == pytest.approx({name: history[f"val_{name}"][-1] for name in held_out}, rel=1e-6)
+    assert set(found) == terms - {"neighbourhood"}
+    assert found["loss"] == pytest.approx(history["val_loss"][-1] - history["val_neighbourhood"][-1], rel=1e-5)
+    coordinates = held_out_coordinates(*X.values(), *X.values(), model.config.neighbourhood)
+    found = model.evaluate({**X, **coordinates}, return_dict=True, verbose=0)
+    assert found == pytest.approx({name: history[f"val_{name}"][-1] for name in terms}, rel=1e-6)
     split = smoke().fit(X, epochs=1, validation_split=0.25, verbose=0).history
     assert set(split) == terms | {f"val_{name}" for name in terms}
+
+
+def test_held_out_pairs_are_measured_by_the_objective_or_refused():
+    train, held_out = ({name: values[rows] for name, values in X.items()} for rows in (slice(128), slice(128, None)))
+    model = CMIMH(16, config={"network": {"hidden_units": [32], "decoder_units": [32]}})
+    model.compile()
+    history = model.fit(train, batch_size=32, epochs=3, validation_data=(held_out, None), verbose=0).history
+    assert set(history) == {"loss", "neighbourhood", "val_loss", "val_neighbourhood"}
+    # It learns what held-out pairs have in common with those that it saw.
+    assert 0 < history["val_loss"][-1] < history["val_loss"][0]
+    with pytest.raises(ValueError, match=r"`x` must have coordinates among the training pairs.*Received: image, text"):
+        model.evaluate(held_out)
+    dataset = tf.data.Dataset.from_tensor_slices(held_out).batch(32)
+    with pytest.raises(ValueError, match=r"`validation_data` must have coordinates.*Received: image, text"):
+        model.fit(train, epochs=1, validation_data=dataset)
+    narrow = {**held_out, "text": held_out["text"][:, 1:]}
+    with pytest.raises(ValueError, match=r"`text` must have shape \[rows, .*\] in `validation_data`, as in `x`"):
+        model.fit(train, epochs=1, validation_data=narrow)
 
 
 def test_validation_split_holds_out_the_last_rows():

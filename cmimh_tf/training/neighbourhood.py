@@ -78,6 +78,27 @@ def find_neighbourhood(
     return {"coordinates": found if is_stored else np.asarray(found)}
 
 
+def held_out_coordinates(
+    image: Rows, text: Rows, train_image: Rows, train_text: Rows, options: NeighbourhoodConfig
+) -> dict[str, np.ndarray]:
+    """The coordinates of pairs that are not trained on: the mean of their nearest training pairs'.
+
+    Args:
+        image: [pairs, image_units] features of the held-out pairs.
+        text: [pairs, text_units] features of the held-out pairs.
+        train_image: [training pairs, image_units] features of the pairs that make the graph.
+        train_text: [training pairs, text_units] features of the pairs that make the graph.
+        options: as for `find_neighbourhood`.
+
+    Returns:
+        "coordinates", float32 [pairs, `coordinate_units(options)`].
+    """
+    graph = Coordinates(train_image, train_text, options)
+    starts = range(0, len(image), BLOCK_ROWS)
+    vectors = (graph.joint.of(*(values[start : start + BLOCK_ROWS] for values in (image, text))) for start in starts)
+    return {"coordinates": np.concatenate([graph.of(block) for block in vectors])}
+
+
 def _kept_coordinates(folder: Path) -> StoredRows | None:
     """The coordinates that an earlier call stored; damaged ones are removed, so that they are made again."""
     if not folder.exists():
@@ -106,7 +127,8 @@ class Coordinates:
         landmarks: the numbers of the pairs that make the graph.
         landmark_coordinates: float32 [landmarks, `coordinate_units(options)`].
         axes: float32 [units of the joint vectors, axes], the principal axes.
-        index: of the landmarks, by their vectors along the axes; None if all pairs are landmarks.
+        index: of the landmarks, by their vectors along the axes; None if all pairs are landmarks, which are few enough
+            to compare with all of them.
     """
 
     def __init__(self, image: Rows, text: Rows, options: NeighbourhoodConfig):
@@ -123,7 +145,7 @@ class Coordinates:
         self._own_scale = _scale_to(own, _NORM * np.sqrt(options.own_share))
         self._places = places * _scale_to(places, _NORM * np.sqrt(1.0 - options.own_share))
         self.landmark_coordinates = self._joined(self._places, own)
-        self._vectors = vectors if len(vectors) < len(image) else None
+        self._vectors = vectors
         self.index = _index(vectors @ self.axes) if len(vectors) < len(image) else None
 
     def blocks(self) -> Iterator[np.ndarray]:
@@ -135,18 +157,22 @@ class Coordinates:
         with ProgressBar(len(self.joint), "neighbourhoods", "pairs") as bar:
             for start in range(0, len(self.joint), BLOCK_ROWS):
                 vectors = self.joint[start : start + BLOCK_ROWS]
-                # A coordinate times its eigenvalue is the mean of the neighbours' (see `graph_coordinates`).
-                places = self._places[self.nearest_landmarks(vectors)].mean(axis=1) / self._eigenvalues
-                yield self._joined(places, vectors @ self.axes[:, : self._places.shape[1]])
+                yield self.of(vectors)
                 bar.update(len(vectors))
+
+    def of(self, vectors: np.ndarray) -> np.ndarray:
+        """The coordinates of pairs that are no landmarks, by their joint vectors: float32 [rows, units]."""
+        # A coordinate times its eigenvalue is the mean of the neighbours' (see `graph_coordinates`).
+        places = self._places[self.nearest_landmarks(vectors)].mean(axis=1) / self._eigenvalues
+        return self._joined(places, vectors @ self.axes[:, : self._places.shape[1]])
 
     def nearest_landmarks(self, vectors: np.ndarray) -> np.ndarray:
         """The nearest landmarks of joint vectors, as positions in `landmarks`: int [rows, count], in no order.
 
         The index finds candidates by the principal axes; they are compared by all of them.
         """
-        assert self.index is not None
-        assert self._vectors is not None
+        if self.index is None:
+            return np.argpartition(-(vectors @ self._vectors.T), self.count - 1, axis=1)[:, : self.count]
         num_candidates = min(_CANDIDATES_PER_NEIGHBOUR * self.count, len(self.landmarks))
         candidates = self.index.search(vectors @ self.axes, num_candidates)[1]
         nearest = np.empty((len(vectors), self.count), np.int64)
@@ -189,7 +215,12 @@ class JointVectors:
 
     def __getitem__(self, rows: Any) -> np.ndarray:
         """float32 [rows, image_units + text_units] for a slice or an array of row numbers."""
-        return np.concatenate([scale * _unit_rows(values[rows], centre) for values, centre, scale in self._parts], 1)
+        return self.of(*(values[rows] for values, _, _ in self._parts))
+
+    def of(self, image: np.ndarray, text: np.ndarray) -> np.ndarray:
+        """float32 [rows, image_units + text_units] of any pairs, with the centres and deviations of these."""
+        parts = zip((image, text), self._parts, strict=True)
+        return np.concatenate([scale * _unit_rows(values, centre) for values, (_, centre, scale) in parts], 1)
 
 
 def nearest_rows(vectors: np.ndarray, count: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from cmimh_tf.training.neighbourhood import (
     coordinate_units,
     find_neighbourhood,
     graph_coordinates,
+    held_out_coordinates,
     nearest_rows,
 )
 
@@ -187,3 +188,25 @@ def test_coordinates_of_stored_rows_equal_those_of_arrays(many, landmarks, tmp_p
     monkeypatch.setattr(neighbourhood, "Coordinates", None)
     again = find_neighbourhood(stored["image"], stored["text"], options, tmp_path / "kept")
     np.testing.assert_array_equal(again["coordinates"][:9], expected[:9])
+
+
+def test_held_out_pairs_lie_among_their_nearest_training_pairs(clusters):
+    image, text, label = clusters
+    options = NeighbourhoodConfig(neighbours=8, coordinates=4)
+    held_out = np.arange(0, 60, 5)
+    train = np.setdiff1d(np.arange(60), held_out)
+    of_train = find_neighbourhood(image[train], text[train], options)["coordinates"]
+    found = held_out_coordinates(image[held_out], text[held_out], image[train], text[train], options)["coordinates"]
+    assert (found.shape, found.dtype) == ((12, coordinate_units(options)), np.float32)
+    centres = np.stack([of_train[label[train] == cluster].mean(axis=0) for cluster in range(3)])
+    distances = np.linalg.norm(found[:, None] - centres, axis=2)
+    np.testing.assert_array_equal(distances.argmin(axis=1), label[held_out])
+
+
+def test_landmarks_are_found_with_and_without_an_index(clusters):
+    image, text, _ = clusters
+    graph = Coordinates(image, text, NeighbourhoodConfig(neighbours=5, coordinates=4))
+    vectors = graph.joint[:10]
+    compared = np.sort(graph.nearest_landmarks(vectors), axis=1)
+    graph.index = neighbourhood._index(graph.joint[:] @ graph.axes)
+    np.testing.assert_array_equal(np.sort(graph.nearest_landmarks(vectors), axis=1), compared)
