@@ -56,11 +56,13 @@ _ALIGNED = {**_AVERAGED, **_ONE_CRITIC, **_SIGNED}
 ALIGNED_READING = "averaged, one critic network on 2μ - 1"
 READINGS: dict[str, dict[str, Any]] = {
     "summed": _SUMMED,
+    "summed, gap averaged": {**_SUMMED, "loss.modality_gap_reduction": "mean"},
     "summed, one critic network": {**_SUMMED, **_ONE_CRITIC},
     "averaged": _AVERAGED,
     "averaged, critic on 2μ - 1": {**_AVERAGED, **_SIGNED},
     "averaged, one critic network": {**_AVERAGED, **_ONE_CRITIC},
     ALIGNED_READING: _ALIGNED,
+    f"{ALIGNED_READING}, gap summed": {**_ALIGNED, "loss.modality_gap_reduction": "sum"},
     f"{ALIGNED_READING}, norm 40": {**_ALIGNED, "network.input_norm": 40.0},
     f"{ALIGNED_READING}, PyTorch's initialisation": {**_ALIGNED, "network.initializer": "pytorch"},
     f"{ALIGNED_READING}, decoder rate 0.01": {**_ALIGNED, "optimizer.decoder_rate": 0.01},
