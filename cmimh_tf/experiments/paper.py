@@ -192,6 +192,12 @@ def held_by_means(claims: Sequence[Claim], results: Results) -> tuple[int, int]:
     return held, total
 
 
+def held_by_a_deviation(claims: Sequence[Claim], results: Results) -> bool:
+    """Whether claims hold by at least one deviation in all columns."""
+    calls = [call for claim in claims for call in judge_claim(claim, results)]
+    return bool(calls) and all(call.doubt is None for call in calls)
+
+
 def _describe_claim(claim: Claim, results: Results) -> str:
     calls = judge_claim(claim, results)
     if not calls:

@@ -29,6 +29,8 @@ _WITHIN_TASKS = tuple(task for task in TASKS if task not in CROSS_MODAL_TASKS)
 _VALIDATION_PAIRS = 1000
 # The paper calls it minor what D_SKL gains within modalities. Two points are read as minor.
 _MINOR = 0.02
+# How many of the readings that satisfy most claims are measured with all seeds: one seed cannot tell them apart.
+_FINALISTS = 2
 _PAPER_DATA_SET = "MIR-Flickr25k"
 _CURVES_ONLY = "curves only"
 
@@ -177,12 +179,13 @@ def _quality(results: Results, reading: str) -> float:
 
 
 def _second_stage(options: Options, results: Results, readings: Sequence[str]) -> Experiment:
-    """All seeds for the reading that satisfies most claims and for the one with the best codes."""
+    """All seeds for the readings that satisfy most claims and for the one with the best codes."""
     first = results.experiment
     (length, *_) = options.code_lengths((32,))
-    faithful = max(readings, key=lambda reading: satisfied_claims(results, reading))
+    by_claims = sorted(readings, key=lambda reading: satisfied_claims(results, reading), reverse=True)
+    faithful = by_claims[:_FINALISTS]
     best = max(readings, key=lambda reading: _quality(results, reading))
-    chosen = list(dict.fromkeys([faithful, best]))
+    chosen = list(dict.fromkeys([*faithful, best]))
     split, seeds = _validation_split(options), options.seed_range()
     points = [point for reading in chosen for point in _checks(options, split, reading, length, seeds[1:])]
     tables = []
@@ -198,9 +201,9 @@ def _second_stage(options: Options, results: Results, readings: Sequence[str]) -
             ),
         ]  # fmt: skip
     about = (
-        f'{first.about} With the first seed, "{faithful}" satisfies most claims by the means'
-        + (f', and "{best}" has the best codes; both are' if best != faithful else " and has the best codes. It is")
-        + " measured with all seeds."
+        f"{first.about} With the first seed, most claims are satisfied by "
+        + " and ".join(f'"{reading}"' for reading in faithful)
+        + f', and "{best}" has the best codes. These are measured with all seeds.'
     )
     return dataclasses.replace(
         first, about=about, points=[*first.points, *points], tables=[*tables, *first.tables], detailed=chosen,

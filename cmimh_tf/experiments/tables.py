@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from cmimh_tf.experiments.experiment import Claim, Column, Table
-from cmimh_tf.experiments.paper import cited_label, cited_methods, held_by_means, judge_claim, paper_value, trend_of
+from cmimh_tf.experiments.paper import (
+    cited_label,
+    cited_methods,
+    held_by_a_deviation,
+    held_by_means,
+    judge_claim,
+    paper_value,
+    trend_of,
+)
 from cmimh_tf.experiments.results import Results, Summary, format_summary
 
 MISSING = "–"
@@ -184,18 +192,25 @@ def _claims_by_subject(results: Results) -> dict[str, list[Claim]]:
 
 
 def _count_claims(subjects: Mapping[str, Sequence[Claim]], results: Results) -> TableText:
-    """For each subject in how many columns each claim holds by the means, and how many claims do in all of them."""
+    """For each subject in how many columns each claim holds by the means, and how many claims hold in all of them.
+
+    For the subjects that are shown in full, also how many claims hold by at least one deviation.
+    """
     headings = list(dict.fromkeys(claim.short for claims in subjects.values() for claim in claims))
+    detailed = results.experiment.detailed
     rows = []
     for subject, claims in subjects.items():
-        entries, satisfied = [], 0
-        for heading in headings:
-            held, total = held_by_means([claim for claim in claims if claim.short == heading], results)
-            satisfied += 0 < held == total
-            entries.append(Entry(f"{held} of {total}" if total else MISSING, 0 < held == total))
-        rows.append((subject, [*entries, Entry(str(satisfied))]))
+        groups = [[claim for claim in claims if claim.short == heading] for heading in headings]
+        counts = [held_by_means(group, results) for group in groups]
+        entries = [Entry(f"{held} of {total}" if total else MISSING, 0 < held == total) for held, total in counts]
+        certain = MISSING
+        if detailed is None or subject in detailed:
+            certain = str(sum(held_by_a_deviation(group, results) for group in groups))
+        satisfied = str(sum(0 < held == total for held, total in counts))
+        rows.append((subject, [*entries, Entry(satisfied), Entry(certain)]))
     title = "Columns in which each claim holds by its means; bold where it does in all"
-    return TableText(title, "subject", [""] * (len(headings) + 1), [*headings, "claims"], rows)
+    titles = [*headings, "claims", "by a deviation"]
+    return TableText(title, "subject", [""] * len(titles), titles, rows)
 
 
 def describe_trend(trend: TableText) -> str:
