@@ -550,8 +550,10 @@ class CMIMH(keras.Model):
                 )
         if not self.needs_coordinates or "coordinates" in held_out:
             return held_out
-        both = (pairs[name] for pairs in (held_out, train) for name in MODALITIES)
-        return held_out | held_out_coordinates(*both, self.config.neighbourhood)
+        coordinates = held_out_coordinates(
+            held_out["image"], held_out["text"], train["image"], train["text"], self.config.neighbourhood
+        )
+        return {**held_out, **coordinates}
 
     def _check_measurable(self, pairs: Any, name: str) -> None:
         """Raises ValueError for held-out pairs on which no term of the objective can be computed."""
