@@ -253,8 +253,8 @@ class CMIMHConfig:
         return override(cls(), given)
 
 
-# The paper does not say whether errors are summed or averaged, how features are scaled, whether the critic's networks
-# share weights, and how long to train. This reading makes most of its claims hold (docs/results/paper_regime.md).
+# The paper does not say whether errors are summed or averaged, how features are scaled, in which range the critic sees
+# probs, and how long to train. This reading makes most of its claims hold (docs/results/paper_regime.md).
 _PAPER = CMIMHConfig(
     loss=LossConfig(
         neighbourhood_weight=0.0,
@@ -271,9 +271,7 @@ _PAPER = CMIMHConfig(
         scale_by_code_length=False,
         modality_gap_warmup_steps=0,
     ),
-    network=NetworkConfig(
-        hidden_units=(1024, 1024), decoder_units=None, critic_networks="shared", input_noise=0.0, input_norm=80.0
-    ),
+    network=NetworkConfig(hidden_units=(1024, 1024), decoder_units=None, input_noise=0.0, input_norm=80.0),
     optimizer=OptimizerConfig(schedule="constant"),
     neighbourhood=NeighbourhoodConfig(neighbours=0),
     # 12 epochs of the paper's 5,000 training pairs.
@@ -292,7 +290,6 @@ PRESETS: dict[str, CMIMHConfig] = {
             "loss.reconstruction_reduction": "sum",
             "loss.modality_gap_reduction": "sum",
             "loss.critic_inputs": "probs",
-            "network.critic_networks": "separate",
             "network.input_norm": 10.0,
             "optimizer.gradient_clip_norm": None,
             "training.epochs": 40,

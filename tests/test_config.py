@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cmimh_tf.config import PRESETS, CMIMHConfig, get_preset
-from cmimh_tf.experiments.regime import ALIGNED_READING, READINGS
+from cmimh_tf.experiments.regime import PRESET_READING, READINGS
 from cmimh_tf.overrides import flatten, override, parse_overrides
 
 
@@ -43,9 +43,9 @@ def test_paper_presets_hold_the_papers_values():
 @pytest.mark.parametrize(
     ("name", "reading"),
     [
-        ("mirflickr25k", ALIGNED_READING),
-        ("nuswide", ALIGNED_READING),
-        ("mscoco", ALIGNED_READING),
+        ("mirflickr25k", PRESET_READING),
+        ("nuswide", PRESET_READING),
+        ("mscoco", PRESET_READING),
         ("mscoco_summed", "summed"),
     ],
 )

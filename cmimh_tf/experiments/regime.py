@@ -55,13 +55,15 @@ _AVERAGED: dict[str, Any] = {
 _ONE_CRITIC = {"network.critic_networks": "shared"}
 _SIGNED = {"loss.critic_inputs": "signed_probs"}
 _ALIGNED = {**_AVERAGED, **_ONE_CRITIC, **_SIGNED}
+# What the presets of the paper have.
+PRESET_READING = "averaged, critic on 2μ - 1"
 ALIGNED_READING = "averaged, one critic network on 2μ - 1"
 READINGS: dict[str, dict[str, Any]] = {
     "summed": _SUMMED,
     "summed, gap averaged": {**_SUMMED, "loss.modality_gap_reduction": "mean"},
     "summed, one critic network": {**_SUMMED, **_ONE_CRITIC},
     "averaged": _AVERAGED,
-    "averaged, critic on 2μ - 1": {**_AVERAGED, **_SIGNED},
+    PRESET_READING: {**_AVERAGED, **_SIGNED},
     "averaged, one critic network": {**_AVERAGED, **_ONE_CRITIC},
     ALIGNED_READING: _ALIGNED,
     f"{ALIGNED_READING}, gap summed": {**_ALIGNED, "loss.modality_gap_reduction": "sum"},
