@@ -9,7 +9,7 @@ columns is read as text to image.
 import functools
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -168,9 +168,11 @@ class ClosestCall:
 def judge_claim(claim: Claim, results: Results) -> list[ClosestCall]:
     """The closest call in each column that was measured."""
     calls = []
+    # What the two sides have different values of is part of a row's name: "CMIMH, train 5000".
+    told_apart = claim.better_place.keys() & claim.worse_place.keys()
     for column in claim.columns:
-        better = _summaries(claim.better, claim.better_place, column, results)
-        worse = _summaries(claim.worse, claim.worse_place, column, results)
+        better = _summaries(claim.better, claim.better_place, told_apart, column, results)
+        worse = _summaries(claim.worse, claim.worse_place, told_apart, column, results)
         if not better or not worse:
             continue
         less_is_better = column.best == "min"
@@ -208,7 +210,9 @@ def _describe_claim(claim: Claim, results: Results) -> str:
     return f"{text} Exceptions: {'; '.join(exceptions)}." if exceptions else text
 
 
-def _summaries(rows: Sequence[str], place: Place, column: Column, results: Results) -> dict[str, Summary]:
-    names = {row: ", ".join([row, *(f"{key} {value}" for key, value in place.items())]) for row in rows}
+def _summaries(
+    rows: Sequence[str], place: Place, named: Collection[str], column: Column, results: Results
+) -> dict[str, Summary]:
+    names = {row: ", ".join([row, *(f"{key} {place[key]}" for key in place if key in named)]) for row in rows}
     summaries = {name: results.summary(row, column.measure, {**column.place, **place}) for row, name in names.items()}
     return {name: summary for name, summary in summaries.items() if summary is not None}

@@ -7,6 +7,7 @@ from cmimh_tf.config import get_preset
 from cmimh_tf.experiments import BASE_PRESETS, EXPERIMENTS, make_experiment
 from cmimh_tf.experiments.experiment import SplitSetting
 from cmimh_tf.experiments.options import DataFacts, Options
+from cmimh_tf.experiments.paper import describe_claims
 from cmimh_tf.experiments.report import RunFacts, make_report, to_terminal
 from cmimh_tf.experiments.results import describe_verdict
 from cmimh_tf.experiments.studies import ABLATION_TERMS
@@ -119,6 +120,12 @@ def test_training_sizes_beyond_the_data_fall_together(options):
     marked = Options(DataFacts("marked.npz", "x", 18_020, num_official_queries=1000, num_official_train=6000))
     about = make_experiment("training-size", marked).about
     assert "There are 6,000 pairs to train on: that is the last size, for 10,000 and 20,000." in about
+
+
+def test_the_claim_about_training_sizes_names_them(options, fake_results):
+    experiment = make_experiment("training-size", options)
+    results = fake_results(experiment, lambda point: 0.8 if point.cell.split.num_train == 5000 else 0.7)
+    assert "CMIMH, train 16020 70.0 ± 0.0, CMIMH, train 5000 80.0 ± 0.0" in describe_claims(results)[0]
 
 
 def test_settings_of_other_papers(options):
