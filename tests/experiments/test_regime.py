@@ -115,6 +115,7 @@ def test_published_figures_are_the_closest_call_of_the_paper():
     published = {claim.text: claim.published for claim in regime_claims("summed", 32)}
     assert published["(a) λ1 ≤ 0.1 is worse than λ1 from 1 to 4."] == "81.9 against 77.9; 81.4 against 76.0"
     assert published["(d) The independence term lowers the correlation MSE."] == "40.0 against 92.0; 47.0 against 110.0"
+    assert published["(c) Without the modality gap, I is better than random codes."] == "75.1; 73.1"
     assert published["(f) It is better than PDH."] == "81.9 against 79.6; 81.4 against 78.6"
     assert published["(b) λ2 ≥ 5 is worse in all four tasks."] == "curves only"
 
