@@ -158,10 +158,10 @@ class ClosestCall:
 
     @property
     def text(self) -> str:
-        """ "image to text, 32 bits: λ1 = 1 75.1 ± 0.3, λ1 = 0 74.9 ± 0.2"."""
+        """ "image to text, 32 bits: λ1 = 1 (75.1 ± 0.3) against λ1 = 0 (74.9 ± 0.2)"."""
         return (
-            f"{self.column.name}: {self.weakest} {format_summary(self.better, self.column)}, "
-            f"{self.strongest} {format_summary(self.worse, self.column)}"
+            f"{self.column.name}: {self.weakest} ({format_summary(self.better, self.column)}) against "
+            f"{self.strongest} ({format_summary(self.worse, self.column)})"
         )
 
 

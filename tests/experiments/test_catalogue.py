@@ -125,7 +125,7 @@ def test_training_sizes_beyond_the_data_fall_together(options):
 def test_the_claim_about_training_sizes_names_them(options, fake_results):
     experiment = make_experiment("training-size", options)
     results = fake_results(experiment, lambda point: 0.8 if point.cell.split.num_train == 5000 else 0.7)
-    assert "CMIMH, train 16020 70.0 ± 0.0, CMIMH, train 5000 80.0 ± 0.0" in describe_claims(results)[0]
+    assert "CMIMH, train 16020 (70.0 ± 0.0) against CMIMH, train 5000 (80.0 ± 0.0)" in describe_claims(results)[0]
 
 
 def test_settings_of_other_papers(options):

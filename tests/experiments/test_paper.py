@@ -170,7 +170,7 @@ def test_claim_holds_where_every_better_row_exceeds_every_worse_one_by_a_deviati
     _, results = make_results(make_cell, make_result, scores, columns, [claim])
     assert describe_claims(results) == [
         "The paper: CMIMH and ACQ are better than CVH. Here it holds by at least one deviation in 1 of 2 columns. "
-        "Exceptions: image to text, 32 bits: ACQ 61.0 ± 0.0, CVH 60.0 ± 14.1."
+        "Exceptions: image to text, 32 bits: ACQ (61.0 ± 0.0) against CVH (60.0 ± 14.1)."
     ]
 
 

@@ -98,7 +98,9 @@ def test_verdicts_follow_the_figures(first_stage, fake_results):
     assert holds["(c) Without the modality gap, I is better than random codes."] == "no, 0 of 2"
     assert holds["(f) It is better than PDH."] == "no, 0 of 2"
     calls = {label: entries[1].text for label, entries in details.rows}
-    assert calls["(f) It is better than PDH."].startswith("image to text, 32 bits: all four 50.0 ± 0.0, PDH 60.0 ± 0.0")
+    assert calls["(f) It is better than PDH."].startswith(
+        "image to text, 32 bits: all four (50.0 ± 0.0) against PDH (60.0 ± 0.0)"
+    )
 
     rows = dict(counts.rows)
     assert list(rows) == list(READINGS)
